@@ -465,9 +465,12 @@ impl<'a> Derived<'a> {
             false => bytes * (dense + experts),
         };
         let behind = (e.pp as usize - i) as f64;
+        // Under zero bubble stage i has the weights' gradients of i microbatches before it, whose layers it holds whole, beside the one at work.
+        let late = if e.schedule == Schedule::ZeroBubble { (i as f64).min(self.microbatches - 1.0) } else { 0.0 };
         let passes = match e.schedule {
             Schedule::GPipe => self.microbatches,
-            Schedule::OneForwardOneBackward | Schedule::ZeroBubble => behind,
+            Schedule::OneForwardOneBackward => behind,
+            Schedule::ZeroBubble => behind.min(self.microbatches - late),
             Schedule::Interleaved => {
                 let (p, v) = (e.pp as f64, e.chunks as f64);
                 (2.0 * (behind - 1.0) + (v - 1.0) * p + 1.0) / v
@@ -476,8 +479,6 @@ impl<'a> Derived<'a> {
         let kept = s.sum(b, |p| p.kept) - if s.last { b.head.kept } else { 0.0 };
         let mut activations = passes.min(self.microbatches) * kept;
         let working = [(s.plain, &b.plain), (s.experts, &b.experts)].into_iter().filter(|(n, _)| *n > 0.0);
-        // Under zero bubble stage i has the weights' gradients of i microbatches before it, whose layers it holds whole.
-        let late = if e.schedule == Schedule::ZeroBubble { (i as f64).min(self.microbatches) } else { 0.0 };
         let whole = s.plain * (b.plain.kept + b.plain.working) + s.experts * (b.experts.kept + b.experts.working);
         let working = working.map(|(_, p)| p.working).fold(0.0, f64::max) + late * whole;
         let layer = 2.0 * self.weights.layer() * self.state.weights;

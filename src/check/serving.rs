@@ -152,6 +152,10 @@ fn rules(
             (1..=pp.min(wave)).contains(&microbatches),
             "microbatches are not 1 to the stages and the sequences of a wave",
         ),
+        (
+            wave == 0 || microbatches == 0 || wave.div_ceil(wave.div_ceil(microbatches)) == microbatches,
+            "microbatches are not as many as equally large ones of the wave",
+        ),
     ]
     .into_iter()
     .filter(|(kept, _)| !kept)
@@ -559,14 +563,15 @@ impl<'a> Served<'a> {
     }
 
     /// A wave of `n` sequences, in so many microbatches.
-    fn wave(&self, n: u64, count: u64) -> Wave {
+    fn wave(&self, n: u64, together: u64, count: u64) -> Wave {
         let (model, s) = (self.model, &self.serving);
         let (pp, tp) = (self.layout.pp as f64, self.layout.tp as f64);
         let each = n as f64 / count as f64;
         // Replicas with as many sequences as this one among those with the other experts.
-        let peers = (self.together as f64 / n as f64).max(1.0).min(self.layout.ep as f64);
+        let ep = self.layout.ep as f64;
+        let peers = (together as f64 / n as f64).max(1.0).min(ep);
         // Of every microbatch as many passes of as many sequences.
-        let pass = |passes: f64, sequences: f64, tokens: u64, work| {
+        let pass_of = |peers: f64, passes: f64, sequences: f64, tokens: u64, work| {
             let (rows, head) = (sequences * tokens as f64, self.head(sequences));
             let (mut stages, hand_over) = (self.stages((rows, peers), work), self.hand_over(rows));
             if let Some(last) = stages.last_mut() {
@@ -576,6 +581,12 @@ impl<'a> Served<'a> {
             let seconds = self.through(count, &of_stages);
             let of = |times: f64, call: Call| Call { times: times * passes * count as f64 * tp, ..call };
             (seconds, sum(&[of(1.0, sum(&stages)), of(pp - 1.0, hand_over)]))
+        };
+        // Times are of the tokens that meet on a chip; what is used, of those of this replica, wherever they go.
+        let pass = |passes: f64, sequences: f64, tokens: u64, work| {
+            let (seconds, used) = pass_of(peers, passes, sequences, tokens, work);
+            let used = if peers < ep { pass_of(ep, passes, sequences, tokens, work).1 } else { used };
+            (seconds, used)
         };
         let steps = model.generated.unwrap_or(0).saturating_sub(1);
         let (passes, of_pass) = if s.prompts_alone { (each, 1.0) } else { (1.0, each) };
@@ -677,13 +688,14 @@ impl<'a> Served<'a> {
     fn waves(&self, sequences: u64, (at_once, microbatches): (u64, u64)) -> ([f64; 2], Call, Wave) {
         let steps = self.model.generated.unwrap_or(0).saturating_sub(1) as f64;
         let micro = at_once.div_ceil(microbatches);
-        let full = self.wave(at_once, microbatches);
+        let full = self.wave(at_once, self.together, microbatches);
         let (whole, rest) = ((sequences / at_once) as f64, sequences % at_once);
         let of_full = full.prompts + steps * full.step;
         let mut used = Call { times: whole, ..full.used };
         let mut ends = [(whole - 1.0) * of_full + full.prompts, whole * of_full];
         if rest > 0 {
-            let last = self.wave(rest, rest.div_ceil(micro));
+            let served = (sequences - rest).saturating_mul(self.layout.ep);
+            let last = self.wave(rest, self.together.saturating_sub(served), rest.div_ceil(micro));
             ends = [ends[1] + last.prompts, ends[1] + last.prompts + steps * last.step];
             used = sum(&[used, last.used]);
         }
@@ -714,7 +726,7 @@ impl<'a> Served<'a> {
             });
             all.push(Call { times: (dp - fuller) as f64, ..of_others });
         }
-        let ttft = if self.serving.separate_prompts { self.wave(1, 1).prompts } else { first.prompts };
+        let ttft = if self.serving.separate_prompts { self.wave(1, self.together, 1).prompts } else { first.prompts };
         let stepped = model.generated.unwrap_or(0) > 1;
         let (latency_s, sequences) = (ends[1], batch as f64);
         let generated = model.generated.unwrap_or(0) as f64;

@@ -6,7 +6,6 @@
 use super::energy::Power;
 use crate::graph::CollectiveKind;
 use crate::model::attention_kernel::FusedKernel;
-
 use crate::model::collective::{self, Extent, GroupDimension};
 use crate::model::energy;
 use crate::model::kernel_time::KernelTimes;

@@ -112,17 +112,16 @@ pub fn memory(machine: &Machine, plan: &Pipeline, e: &Execution) -> Memory {
     };
     let mut most = -1.0;
     for s in plan.kinds {
-        // Of equal stages the first has most microbatches in flight, the last most gradients of weights to take.
-        let last = s.first + (s.count as u64).saturating_sub(1);
-        let ends = if e.schedule == Schedule::ZeroBubble && last > s.first { &[s.first, last][..] } else { &[s.first] };
-        for &index in ends {
-            let (device, second_tier) = stage(machine, plan, s, index, e);
-            worst.second_tier = worst.second_tier.max(second_tier);
-            let total = device.total();
-            if total > most {
-                most = total;
-                (worst.stage, worst.device) = (index, device);
-            }
+        // Of equal stages the first has most microbatches in flight. Under zero bubble each has no fewer of both kinds together than the one before, and more of
+        // them are late, which holds more.
+        let late = e.schedule == Schedule::ZeroBubble;
+        let index = s.first + if late { (s.count as u64).saturating_sub(1) } else { 0 };
+        let (device, second_tier) = stage(machine, plan, s, index, e);
+        worst.second_tier = worst.second_tier.max(second_tier);
+        let total = device.total();
+        if total > most {
+            most = total;
+            (worst.stage, worst.device) = (index, device);
         }
     }
     worst

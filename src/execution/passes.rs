@@ -120,14 +120,16 @@ impl Order {
         let behind = p - stage as f64;
         match self.schedule {
             Schedule::GPipe => microbatches,
-            Schedule::OneForwardOneBackward | Schedule::ZeroBubble => behind.min(microbatches),
+            Schedule::OneForwardOneBackward => behind.min(microbatches),
+            // Beside those whose gradients of weights are late.
+            Schedule::ZeroBubble => behind.min(microbatches - self.delayed(stage, microbatches)),
             Schedule::Interleaved => ((2.0 * (behind - 1.0) + (v - 1.0) * p + 1.0) / v).min(microbatches),
         }
     }
 
-    /// Microbatches whose gradients of weights a stage has still to take when it has passed those of its inputs on.
+    /// Microbatches whose gradients of weights a stage has still to take when it holds most: all that come so late, but the one whose backward pass begins.
     pub fn delayed(&self, stage: u64, microbatches: f64) -> f64 {
-        if self.schedule == Schedule::ZeroBubble { (stage as f64).min(microbatches) } else { 0.0 }
+        if self.schedule == Schedule::ZeroBubble { (stage as f64).min((microbatches - 1.0).max(0.0)) } else { 0.0 }
     }
 
     /// Microbatches whose scores the last stage's head holds at once.
@@ -180,7 +182,9 @@ mod tests {
         let orders: Vec<Vec<Step>> = (0..e.pp).map(|s| Order::of(e).steps(s, m)).collect();
         let mut done: BTreeSet<(u64, Step)> = BTreeSet::new();
         let mut next = vec![0usize; orders.len()];
+        // Microbatches that a stage keeps, and of those those whose gradients of weights are late.
         let mut kept = vec![0i64; orders.len()];
+        let mut late = vec![0i64; orders.len()];
         loop {
             let mut moved = false;
             for (s, list) in (0..e.pp).zip(&orders) {
@@ -203,11 +207,21 @@ mod tests {
                         Pass::Forward => kept[s as usize] += 1,
                         Pass::Backward => {
                             assert!(done.contains(&(s, with(Pass::Forward, step.chunk))), "{e:?} stage {s}: {step:?}");
-                            kept[s as usize] -= 1;
+                            if e.schedule == Schedule::ZeroBubble {
+                                late[s as usize] += 1;
+                            } else {
+                                kept[s as usize] -= 1;
+                            }
                         }
-                        Pass::Weight => {}
+                        Pass::Weight => {
+                            kept[s as usize] -= 1;
+                            late[s as usize] -= 1;
+                        }
                     }
-                    let most = (Order::of(e).in_flight(s, m as f64) * e.chunks as f64).round() as i64;
+                    let delayed = Order::of(e).delayed(s, m as f64);
+                    // That whose backward pass has just ended is at work.
+                    assert!(late[s as usize] <= delayed as i64 + 1, "{e:?} stage {s}: {} late", late[s as usize]);
+                    let most = ((Order::of(e).in_flight(s, m as f64) + delayed) * e.chunks as f64).round() as i64;
                     assert!(kept[s as usize] <= most, "{e:?} stage {s} keeps {} of {most}", kept[s as usize]);
                     assert!(done.insert((s, step)), "{step:?} twice");
                     next[s as usize] += 1;

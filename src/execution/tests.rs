@@ -488,6 +488,14 @@ fn late_passes_hold_what_they_need() {
     let layers = 2.0 * (usual.working + usual.activations / 2.0);
     close(late.working, usual.working + 3.0 * layers, 1e-12);
     close(late.activations, usual.activations, 1e-12);
+    // Two microbatches on eight stages: no more than there are.
+    let few = gpt(8, 1024, 8, 512, 2);
+    let e = Execution { recompute: Recompute::Full, schedule: Schedule::ZeroBubble, ..execution(1, 8, 1, 1) };
+    let p = predict_any(&m, &few, &e).unwrap();
+    assert_eq!(p.memory.stage, 7);
+    close(p.memory.device.head, 2.0 * usual.head, 1e-12);
+    close(p.memory.device.activations, usual.activations / 2.0, 1e-12);
+    close(p.memory.device.working, 2.0 * usual.working + usual.activations / 2.0, 1e-12);
 }
 
 /// Gradients that arrive in a type of their own are held beside the sums, which alone are reduced.

@@ -171,7 +171,7 @@ pub const COLUMNS: &[Column] = &[
     figure("short_available", "Infeasible points: how much there is.", |f| short(f).map(|i| i.available)),
     text("short_unit", "Infeasible points: unit of the two.", |f| short(f).map(|i| i.unit.clone())),
     text("short_remedy", "Infeasible points: what would mend it.", |f| short(f).map(|i| one_line(&i.remedy))),
-    plan("used_chips", "Executions: chips that take part, where not all of `chips` do; price, power and energy are those of all, and `utilization` is over them.", |_, _| f64::NAN),
+    plan("used_chips", "Executions: chips that take part; price, power, energy and `utilization` are over all of `chips`.", |_, _| f64::NAN),
     plan("tp", "Tensor parallelism: chips that share each kernel.", |p, _| p.figures.tp as f64),
     plan("pp", "Pipeline parallelism: stages.", |p, _| p.figures.pp as f64),
     plan("dp", "Data parallelism: replicas.", |p, _| p.figures.dp as f64),

@@ -401,6 +401,14 @@ impl GraphSpec {
                     ),
                 }
             }
+            let contracted = spec.k.unwrap_or(1);
+            if !(1..=contracted.max(1)).contains(&spec.splits) {
+                say(
+                    kernel_origin(i),
+                    format!("kernels.[{i}].splits"),
+                    format!("expected 1 to the {contracted} that are contracted, found {}", spec.splits),
+                );
+            }
             let weight_of = spec.weight_of.as_deref().and_then(|name| {
                 let owner = kernel_of.get(name).copied();
                 match owner {

@@ -45,7 +45,7 @@ crate::spec! {
         batch: u64,
         /// Sequences that a replica serves at once; the size of least latency of those that fit where left out.
         wave: Option<u64>,
-        /// Microbatches in which a wave goes through the stages, at most as many as these; the number of least latency where left out.
+        /// Microbatches in which a wave goes through the stages, at most as many as these; where left out as many as stages, or with `microbatches: best` of the stack the number of least latency.
         microbatches: Option<u64>,
     }
 }

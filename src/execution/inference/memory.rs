@@ -60,6 +60,9 @@ fn of_stages(model: &LanguageModel, layout: &Layout, whole_embedding: bool) -> V
     stages(model, layout.pp).iter().map(of).collect()
 }
 
+/// What the stages of a layout hold, whatever the sequences.
+pub struct Stages(Vec<Held>);
+
 /// Tokens that the cache of a layer keeps of a sequence of `tokens`, mean over the layers: a window's need not hold more than it sees; a compiled graph has its one length.
 pub fn kept(steps: &Steps, tokens: u64) -> f64 {
     let serving = &steps.server.serving;
@@ -68,12 +71,9 @@ pub fn kept(steps: &Steps, tokens: u64) -> f64 {
     steps.model.over_layers(|| room, |window| if compiled { room } else { room.min(window as f64) })
 }
 
-/// Bytes of one sequence's keys and values on a chip that has so many layers, with the room the software gives it; an encoder keeps none, those of a layer are among its activations.
-fn cache_of_sequence(steps: &Steps, tokens: u64, layers: f64) -> f64 {
-    if !steps.model.generates() {
-        return 0.0;
-    }
-    kept(steps, tokens) * steps.cache_bytes() * layers
+/// Bytes of one sequence's keys and values of a layer on a chip, with the room the software gives it; an encoder keeps none, those of a layer are among its activations.
+fn cache_of_layer(steps: &Steps, tokens: u64) -> f64 {
+    if steps.model.generates() { kept(steps, tokens) * steps.cache_bytes() } else { 0.0 }
 }
 
 /// Activations beside: hidden vectors in and out, perceptron, queries, keys and values of the widest pass, one layer at a time, and
@@ -104,59 +104,67 @@ pub struct Room {
     pub sequences: u64,
 }
 
-/// Bytes of `n` sequences at once in so many microbatches, on a chip of every kind of stage. The prompts of a microbatch may be read one after another, so that the rows
-/// of one are held; an encoder goes through all of them in one pass, and holds their rows. Scores are held for every sequence of a microbatch.
-fn on_stages(steps: &Steps, (prompt, generated): (u64, u64), n: u64, microbatches: u64) -> Vec<Memory> {
-    let serving = &steps.server.serving;
-    let micro = n.div_ceil(microbatches.max(1));
-    let rows = match steps.model.generates() {
-        true => prompt.min(serving.most_tokens) as f64,
-        false if serving.prompts_alone => prompt as f64,
-        false => micro as f64 * prompt as f64,
-    };
-    let buffers = buffers(steps, rows, micro as f64);
-    let tokens = prompt.saturating_add(generated);
-    let of = |held: &Held| Memory {
-        weights: held.weights,
-        cache: n as f64 * cache_of_sequence(steps, tokens, held.layers),
-        buffers,
-    };
-    of_stages(steps.model, &steps.layout, serving.whole_embedding).iter().map(of).collect()
+impl Stages {
+    /// Of a layout.
+    pub fn of(steps: &Steps) -> Self {
+        Self(of_stages(steps.model, &steps.layout, steps.server.serving.whole_embedding))
+    }
+
+    /// Bytes of `n` sequences at once in so many microbatches, on a chip of every kind of stage. The prompts of a microbatch may be read one after another, so
+    /// that the rows of one are held; an encoder goes through all of them in one pass, and holds their rows. Scores are held for every sequence of a microbatch.
+    fn memories(
+        &self,
+        steps: &Steps,
+        (prompt, generated): (u64, u64),
+        n: u64,
+        microbatches: u64,
+    ) -> impl Iterator<Item = Memory> {
+        let serving = &steps.server.serving;
+        let micro = n.div_ceil(microbatches.max(1));
+        let rows = match steps.model.generates() {
+            true => prompt.min(serving.most_tokens) as f64,
+            false if serving.prompts_alone => prompt as f64,
+            false => micro as f64 * prompt as f64,
+        };
+        let buffers = buffers(steps, rows, micro as f64);
+        let of_layer = n as f64 * cache_of_layer(steps, prompt.saturating_add(generated));
+        self.0.iter().map(move |held| Memory { weights: held.weights, cache: of_layer * held.layers, buffers })
+    }
+
+    /// The same on the chip that has most.
+    pub fn held(&self, steps: &Steps, tokens: (u64, u64), n: u64, microbatches: u64) -> Memory {
+        fullest(self.memories(steps, tokens, n, microbatches), Memory::total)
+    }
+
+    /// Whether they fit.
+    pub fn fit(&self, steps: &Steps, tokens: (u64, u64), n: u64, microbatches: u64) -> bool {
+        let capacity = steps.server.machine.capacity.unwrap_or(f64::INFINITY);
+        let share = steps.server.serving.cache_share.0;
+        self.memories(steps, tokens, n, microbatches).all(|m| {
+            let free = capacity - m.weights - m.buffers;
+            free >= 0.0 && m.cache <= free * share
+        })
+    }
+
+    /// The most of `share` sequences of a prompt and an answer that fit at once, in so many microbatches (at most one for each).
+    pub fn room(&self, steps: &Steps, tokens: (u64, u64), share: u64, microbatches: u64) -> Room {
+        let cut = |n: u64| microbatches.min(n).max(1);
+        // Bytes grow with the sequences: the last that fits lies between `low` and `high`.
+        let (mut low, mut high) = (0, share.saturating_add(1));
+        while high - low > 1 {
+            let n = low + (high - low) / 2;
+            if self.fit(steps, tokens, n, cut(n)) { low = n } else { high = n }
+        }
+        let n = low.max(1);
+        let share = steps.server.serving.cache_share.0.max(f64::MIN_POSITIVE);
+        let needed = |m: &Memory| m.weights + m.buffers + m.cache / share;
+        let m = fullest(self.memories(steps, tokens, n, cut(n)), needed);
+        Room { weights: m.weights, buffers: m.buffers, sequence: m.cache / n as f64, sequences: low }
+    }
 }
 
 /// Of the fullest.
-fn fullest(all: Vec<Memory>, by: impl Fn(&Memory) -> f64) -> Memory {
+fn fullest(all: impl Iterator<Item = Memory>, by: impl Fn(&Memory) -> f64) -> Memory {
     let fuller = |a: Memory, b: Memory| if by(&b) > by(&a) { b } else { a };
-    all.into_iter().reduce(fuller).unwrap_or_default()
-}
-
-/// The same on the chip that has most.
-pub fn held(steps: &Steps, tokens: (u64, u64), n: u64, microbatches: u64) -> Memory {
-    fullest(on_stages(steps, tokens, n, microbatches), Memory::total)
-}
-
-/// Whether they fit.
-pub fn fits(steps: &Steps, tokens: (u64, u64), n: u64, microbatches: u64) -> bool {
-    let (capacity, share) =
-        (steps.server.machine.capacity.unwrap_or(f64::INFINITY), steps.server.serving.cache_share.0);
-    on_stages(steps, tokens, n, microbatches).iter().all(|m| {
-        let free = capacity - m.weights - m.buffers;
-        free >= 0.0 && m.cache <= free * share
-    })
-}
-
-/// The most of `share` sequences of a prompt and an answer that fit at once, in microbatches as many as stages.
-pub fn room(steps: &Steps, tokens: (u64, u64), share: u64) -> Room {
-    let microbatches = |n: u64| steps.layout.pp.min(n).max(1);
-    // Bytes grow with the sequences: the last that fits lies between `low` and `high`.
-    let (mut low, mut high) = (0, share.saturating_add(1));
-    while high - low > 1 {
-        let n = low + (high - low) / 2;
-        if fits(steps, tokens, n, microbatches(n)) { low = n } else { high = n }
-    }
-    let n = low.max(1);
-    let share = steps.server.serving.cache_share.0.max(f64::MIN_POSITIVE);
-    let needed = |m: &Memory| m.weights + m.buffers + m.cache / share;
-    let m = fullest(on_stages(steps, tokens, n, microbatches(n)), needed);
-    Room { weights: m.weights, buffers: m.buffers, sequence: m.cache / n as f64, sequences: low }
+    all.reduce(fuller).unwrap_or_default()
 }

@@ -235,19 +235,21 @@ pub fn wave_sizes(share: u64, most: u64) -> Vec<u64> {
 
 /// Microbatches of `rest` sequences that are as large as those of `n` in so many.
 fn as_large(n: u64, microbatches: u64, rest: u64) -> u64 {
-    rest.div_ceil(n.div_ceil(microbatches))
+    rest.div_ceil(n.div_ceil(microbatches.max(1)).max(1))
 }
 
-/// Numbers of microbatches that are tried one by one.
-const MICROBATCHES: usize = 16;
+/// Most microbatches of which each number is tried.
+const MICROBATCHES: u64 = 8;
 
-/// The numbers of microbatches that are tried for a wave of `n` sequences on `pp` stages: from as many as stages downward, then halves. Fewer leave stages
-/// idle, but read weights less often.
+/// The numbers of microbatches that are tried for a wave of `n` sequences on `pp` stages: from as many as stages downward, of more than eight by halves. Fewer leave
+/// stages idle, but read weights less often.
 pub fn microbatch_counts(n: u64, pp: u64) -> Vec<u64> {
-    let mut counts: Vec<u64> = (1..=pp.min(n).max(1)).rev().take(MICROBATCHES).collect();
+    let mut counts = vec![as_large(n, pp.min(n), n)];
     while let Some(last) = counts.last().copied().filter(|m| *m > 1) {
-        counts.push(last.div_ceil(2));
+        let fewer = if last > MICROBATCHES { last.div_ceil(2) } else { last - 1 };
+        counts.push(as_large(n, fewer, n));
     }
+    counts.dedup();
     counts
 }
 
@@ -289,13 +291,14 @@ impl Batch<'_> {
         let (full, rest) = (share / at_once, share % at_once);
         let steps = self.count() as f64;
         let seconds = |w: &Wave| w.prompt.total() + steps * w.step.total();
-        let first = self.wave(at_once, microbatches);
+        let first = self.wave((at_once, self.together), microbatches);
         let mut latency = full as f64 * seconds(&first);
         let mut last_ttft = latency - steps * first.step.total();
         let mut uses = first.uses.times(full as f64);
         if rest > 0 {
-            // The software keeps the microbatch of a full wave.
-            let last = self.wave(rest, as_large(at_once, microbatches, rest));
+            // The software keeps the microbatch of a full wave. Others that divide the experts have no more left than there are.
+            let left = self.together.saturating_sub(full.saturating_mul(at_once).saturating_mul(self.steps.layout.ep));
+            let last = self.wave((rest, left), as_large(at_once, microbatches, rest));
             last_ttft = latency + last.prompt.total();
             latency += seconds(&last);
             uses += last.uses;
@@ -303,9 +306,18 @@ impl Batch<'_> {
         Waves { at_once, microbatches, count: full + u64::from(rest > 0), first, last_ttft, latency, uses }
     }
 
-    /// A wave of `n` sequences in so many microbatches.
-    fn wave(&self, n: u64, microbatches: u64) -> Wave {
-        let steps = &self.steps.beside(n, self.together);
+    /// A wave of `n` sequences in so many microbatches; the replicas that divide the experts have `together` in all.
+    fn wave(&self, (n, together): (u64, u64), microbatches: u64) -> Wave {
+        let beside = self.steps.beside(n, together);
+        let wave = self.wave_by(&beside, n, microbatches);
+        if beside.at_work == self.steps.at_work {
+            return wave;
+        }
+        // Each replica's sequences use what they ask for, on whichever chip that is.
+        Wave { uses: self.wave_by(&self.steps, n, microbatches).uses, ..wave }
+    }
+
+    fn wave_by(&self, steps: &Steps, n: u64, microbatches: u64) -> Wave {
         let serving = &steps.server.serving;
         let pp = steps.layout.pp as f64;
         let count = microbatches as f64;
@@ -425,7 +437,14 @@ pub fn predict_for(
     let share = batch.div_ceil(layout.dp.max(1));
     let written = server.steady && !server.serving.admits_whole;
     let held = if written { generated.div_ceil(2) } else { generated };
-    let room = memory::room(&steps, (prompt, held), share.min(server.serving.most_sequences.max(1)));
+    if let Some(m) = given.microbatches
+        && !(1..=layout.pp).contains(&m)
+    {
+        return Err(Refusal::Degrees(format!("microbatches {m}: expected 1 to the {} stages", layout.pp)));
+    }
+    let stages = memory::Stages::of(&steps);
+    let most = share.min(server.serving.most_sequences.max(1));
+    let room = stages.room(&steps, (prompt, held), most, given.microbatches.unwrap_or(layout.pp));
     if room.sequences == 0 {
         return Err(Refusal::Memory {
             needed: room.weights + room.buffers + room.sequence / server.serving.cache_share.0.max(f64::MIN_POSITIVE),
@@ -452,17 +471,13 @@ pub fn predict_for(
     };
     let cuts = |n: u64| {
         let counts = match given.microbatches {
-            Some(m) => vec![m.min(n)],
-            None if server.serving.microbatches == Microbatches::Stages => vec![layout.pp.min(n)],
+            Some(m) => vec![as_large(n, m.min(n), n)],
+            None if server.serving.microbatches == Microbatches::Stages => vec![as_large(n, layout.pp.min(n), n)],
             None => microbatch_counts(n, layout.pp),
         };
-        counts.into_iter().filter(move |m| memory::fits(&steps, (prompt, held), n, *m)).map(move |m| (n, m))
+        let stages = &stages;
+        counts.into_iter().filter(move |m| stages.fit(&steps, (prompt, held), n, *m)).map(move |m| (n, m))
     };
-    if let Some(m) = given.microbatches
-        && !(1..=layout.pp).contains(&m)
-    {
-        return Err(Refusal::Degrees(format!("microbatches {m}: expected 1 to the {} stages", layout.pp)));
-    }
     let power = &of.steps.server.machine.power;
     let valued = |waves: Waves| {
         let counts = worth.joule > 0.0;
@@ -473,7 +488,7 @@ pub fn predict_for(
     // Of equal ones the first: the fewest waves, and the most microbatches.
     let waves = all.reduce(|best, next| if next.0 < best.0 * (1.0 - 1e-9) { next } else { best });
     let Some((_, waves)) = waves else {
-        return Err(Refusal::Degrees("microbatches: so few do not fit the memory of a replica".into()));
+        return Err(Refusal::System("no sequence to serve".into()));
     };
     let used = of.uses(&waves, batch).joules(&power.rates);
     let Waves { at_once, microbatches, count, first, last_ttft, latency, .. } = waves;
@@ -490,7 +505,7 @@ pub fn predict_for(
         waves: count,
         microbatches,
         ttft_s: if of.steps.server.serving.separate_prompts {
-            of.wave(1, 1).prompt.total()
+            of.wave((1, together), 1).prompt.total()
         } else {
             first.prompt.total()
         },
@@ -501,7 +516,7 @@ pub fn predict_for(
         generated_per_s,
         tokens_per_s,
         per_chip: if generated > 0 { generated_per_s } else { tokens_per_s } / chips,
-        memory: memory::held(&of.steps, (prompt, generated), at_once, microbatches),
+        memory: stages.held(&of.steps, (prompt, generated), at_once, microbatches),
         prompt: first.prompt,
         step: if stepped { first.step } else { Seconds::default() },
         energy: Energy { idle: power.idle.times(latency), used },

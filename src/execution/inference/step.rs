@@ -119,7 +119,7 @@ pub struct Steps<'a> {
     /// Peak in the type of keys and values, in which attention is computed whatever the weights are stored in.
     attention_peak: f64,
     /// Replicas that have as many tokens as this one, of those among which experts are divided.
-    at_work: f64,
+    pub(super) at_work: f64,
 }
 
 impl<'a> Steps<'a> {

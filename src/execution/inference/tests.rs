@@ -401,6 +401,16 @@ fn experts_are_read_as_they_are_reached() {
     let lone = predict(&s, &mixture, Layout { dp: 2, ep: 2, ..ONE }, 1).unwrap();
     let both = predict(&s, &mixture, Layout { dp: 2, ep: 2, ..ONE }, 2).unwrap();
     assert!(lone.step.weights < both.step.weights, "{lone:?} {both:?}");
+    // Wherever experts are, they compute the same.
+    let counted = [("size: 1", "size: 2"), ("power: 1 W, kernels", "power: 1 W, energy_per_flop: 1 pJ/FLOP, kernels")];
+    let counted = server(&counted);
+    for batch in [1, 2, 3, 64] {
+        let [apart, whole] = [2, 1].map(|ep| {
+            let layout = Layout { dp: 2, ep, ..ONE };
+            predict(&counted, &mixture, layout, batch).unwrap().energy.used.chips
+        });
+        close(apart, whole);
+    }
     // A quarter of the other replica's prompts.
     let waiting = most("cache_share: 1, replica_wait: 0.25 ");
     let waited = predict(&waiting, &mixture, Layout { dp: 2, ep: 2, ..ONE }, 64).unwrap();

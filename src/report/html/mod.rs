@@ -33,7 +33,7 @@ const SCRIPTS: [&str; 6] = [
 /// Columns without use on a page: texts that stand elsewhere on it, and those that are of the search and not of the design.
 const NOT_SHOWN: [&str; 3] = ["heatmap", "key", "seed"];
 /// Columns whose numbers a page has in full: fronts are over them. All others are rounded.
-const IN_FULL: [&str; 15] = [
+const IN_FULL: [&str; 16] = [
     "samples_per_s",
     "tokens_per_s",
     "generated_per_s",
@@ -43,6 +43,7 @@ const IN_FULL: [&str; 15] = [
     "power_w",
     "energy_j",
     "ttft_s",
+    "last_ttft_s",
     "tpot_s",
     "samples_per_s_per_musd",
     "samples_per_s_per_mw",

@@ -32,7 +32,7 @@ function drawPoint() {
 const section = (title, ...content) => { const held = content.flat().filter(Boolean); return held.length ? [el("h3", {}, title), ...held] : []; };
 
 function main(row) {
-  const names = [state.y, state.x, "samples_per_s", "tokens_per_s", "iteration_s", "ttft_s", "tpot_s", "utilization", "bottleneck"].filter(name => name !== "chips");
+  const names = [state.y, state.x, "samples_per_s", "tokens_per_s", "iteration_s", "ttft_s", "last_ttft_s", "tpot_s", "utilization", "bottleneck"].filter(name => name !== "chips");
   return [facts([...new Set(names)].map(name => [name, cell(name, row)]))];
 }
 function plan(row) {
