@@ -156,7 +156,7 @@ crate::spec! {
         norm_memory: Bytes = Bytes(0.0),
         /// Bytes kept of each input of products with frozen weights that are stored in fewer bits than they compute in; other frozen weights keep none.
         narrow_input_memory: Bytes = Bytes(0.0),
-        /// How it serves language models, for inference; left out: as [`Serving::ideal`].
+        /// How it serves language models, for inference; left out: as generic software of its kind of chip, and where there is none as ideal software.
         serving: Option<Serving>,
         /// Host time of one operator that is called by itself and waited for (matmul, softmax, layernorm, gelu, attention), as microbenchmarks do.
         operators: Option<Table<Seconds>>,

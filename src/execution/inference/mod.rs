@@ -1,7 +1,7 @@
 //! Inference of a language model in the steady state of one batch: prompts, then tokens one by one with a growing cache of keys
 //! and values. docs/serving.md has all equations; those of a batch are here, of a pass in [`step`], of bytes in [`memory`], of joules in [`energy`].
 //!
-//! A batch of b sequences is divided among dp replicas. Memory lets a replica serve so many at once ([`memory::room`]); more run in waves, one after the
+//! A batch of b sequences is divided among dp replicas. Memory lets a replica serve so many at once ([`memory::Stages::room`]); more run in waves, one after the
 //! other, and sequences of a wave begin and end together (no arrivals: `prompt` and `generated` are the same for all). Of the sizes of a
 //! wave that fit, the one with the least latency (or energy, or cost) is taken ([`wave_sizes`]), the largest where software lets sequences in as soon as there is room. On pp stages a wave is cut in
 //! m microbatches: as many as stages, or where software chooses of [`microbatch_counts`] the best. With S the seconds of a stage for one of them, hand-over to
