@@ -5,7 +5,7 @@ use super::{CheckError, derive};
 use crate::execution::block::{BlockKey, BlockPass, Blocks};
 use crate::execution::communication::IterationLinks;
 use crate::execution::layer::{Kernels, Sums};
-use crate::execution::machine::{Sent, Traffic};
+use crate::execution::machine::{Peers, Sent, Traffic};
 use crate::execution::policy::layer_pass;
 use crate::execution::schedule::ChipWeights;
 use crate::execution::{Execution, Machine, Offload, Prediction, Schedule, StateBytes, Zero};
@@ -86,7 +86,7 @@ pub fn verify(
 fn gathered(machine: &Machine, e: &Execution, plan: &Plan) -> Vec<[Sent; 2]> {
     let (w, d, rules) = (&plan.workload, &plan.decisions, plan.system.model.layouts);
     let mut sent = vec![[Sent::default(); 2]; w.blocks.len()];
-    let line = machine.line(Traffic::Gather, e.cp, e.tp);
+    let line = machine.line(Traffic::Gather, Peers { chips: e.cp, apart: e.tp, of: e.chips() });
     for (k, kernel) in w.kernels.iter().enumerate().filter(|(_, kernel)| is_gathering(kernel)) {
         let made = w.tensors.iter().filter(|t| t.producer == Some(k)).map(|t| (t, produced(d.sharding[k], rules)));
         let read = w.tensors.iter().flat_map(|t| t.consumers.iter().map(move |u| (t, u)));
@@ -108,7 +108,7 @@ fn exchanged(machine: &Machine, e: &Execution, plan: &Plan) -> [Sent; 2] {
     if e.ep <= 1 {
         return sent;
     }
-    let line = machine.line(Traffic::AllToAll, e.ep, e.tp);
+    let line = machine.line(Traffic::AllToAll, Peers { chips: e.ep, apart: e.tp, of: e.chips() });
     for tensor in &w.tensors {
         let Some(maker) = tensor.producer else { continue };
         let backward = |u: &Use| w.kernels[u.kernel].phase != Phase::Forward;
@@ -203,6 +203,8 @@ struct Derived<'a> {
     weights: ChipWeights,
     links: IterationLinks,
     state: StateBytes,
+    /// Bytes that the optimiser moves for each weight.
+    optimizer_bytes: f64,
     /// Bytes of a gradient in a reduction.
     reduced: f64,
     /// Weights of the head that are trained where those before it are not.
@@ -239,6 +241,11 @@ impl<'a> Derived<'a> {
             reduced,
             trained_head: model.trained_of_frozen().map(|weights| weights / e.tp as f64),
             hand_overs: if model.head_alone { 1.0 } else { 2.0 },
+            optimizer_bytes: {
+                let read = if model.types.master == model.types.weights { state.weights } else { 0.0 };
+                let all = state.weights + read + model.types.gradients.bytes() + 2.0 * state.optimizer;
+                machine.stack.optimizer_traffic.map_or(f64::INFINITY, |stated| stated.0).min(all)
+            },
             state,
             microbatches: (model.global_batch / (e.dp * e.micro_batch)) as f64,
             replicas: (e.dp * e.cp) as f64,
@@ -267,8 +274,8 @@ impl<'a> Derived<'a> {
     }
 
     /// Seconds to gather, or to scatter, so many bytes for each of some weights outside experts and in them.
-    fn exchange(&self, (dense, experts): (f64, f64), bytes: f64) -> f64 {
-        self.links.replicas.at(dense * bytes) + self.links.expert_replicas.at(experts * bytes)
+    fn exchange(&self, (dense, experts): (f64, f64), bytes: f64) -> [f64; 2] {
+        [self.links.replicas.at(dense * bytes), self.links.expert_replicas.at(experts * bytes)]
     }
 
     fn hop(&self) -> f64 {
@@ -287,13 +294,28 @@ impl<'a> Derived<'a> {
         (self.hop() - piece).max(0.0)
     }
 
-    /// What of `seconds` in `n` pieces is waited for beside `work`: the last piece at least.
-    fn waited(&self, seconds: f64, n: f64, work: f64) -> f64 {
-        if !self.e.overlap_dp || n <= 1.0 {
+    /// What of an exchange in `n` pieces is waited for beside `passes` passes of a stage, each of so many seconds with its idle time: the last piece at least, and what links that carry more
+    /// than the time there is have no room for.
+    fn waited(&self, exchange: [f64; 2], n: f64, s: &Stage, (passes, each, forward): (f64, f64, bool)) -> f64 {
+        let seconds = exchange[0] + exchange[1];
+        if !self.e.overlap_dp || n <= 1.0 || seconds == 0.0 {
             return seconds;
         }
-        let rest = 1.0 - 1.0 / n;
-        let hidden = (seconds * rest).min((work * rest).max(0.0));
+        let work = passes * each;
+        // What of the exchange is left when the work is over: what is longer than it, and what a link has beside what passes send over it.
+        let mut left = seconds - work.max(0.0);
+        for link in &self.links.shared {
+            let mut time = work;
+            for (g, share) in link.inside.iter().enumerate() {
+                time -=
+                    passes * share * s.sum(self.blocks, |p| if forward { p.forward_busy } else { p.backward_busy }[g]);
+            }
+            let carries = link.between[0] * exchange[0] + link.between[1] * exchange[1];
+            if carries > 0.0 {
+                left = left.max(carries - time.max(0.0));
+            }
+        }
+        let hidden = (seconds - left.max(0.0)).max(0.0) * (1.0 - 1.0 / n);
         seconds - hidden + self.machine.stack.hidden_delays.0 * hidden
     }
 
@@ -304,15 +326,18 @@ impl<'a> Derived<'a> {
         let n = s.plain + s.experts;
         let mut seconds = forward + backward;
         if e.zero >= Zero::Gradients {
-            let gather = if e.zero == Zero::Weights { self.exchange(self.held(s), self.state.weights) } else { 0.0 };
+            let none = [0.0; 2];
+            let gather = if e.zero == Zero::Weights { self.exchange(self.held(s), self.state.weights) } else { none };
             let scatter = self.exchange(self.trained(s), self.reduced);
             // Behind a head that is trained alone no layer is gathered again.
             let (again, pieces) = match (self.alone(), e.zero == Zero::Weights) {
                 (true, true) => (self.exchange(self.trained(s), self.state.weights), 1.0),
-                (true, false) => (0.0, 1.0),
+                (true, false) => (none, 1.0),
                 (false, _) => (gather, n),
             };
-            seconds += self.waited(gather, n, forward) + self.waited(again + scatter, pieces, backward);
+            let after = [again[0] + scatter[0], again[1] + scatter[1]];
+            seconds +=
+                self.waited(gather, n, s, (1.0, forward, true)) + self.waited(after, pieces, s, (1.0, backward, false));
         }
         let mut moved = 0.0;
         if matches!(e.offload, Offload::Activations | Offload::All) {
@@ -354,30 +379,33 @@ impl<'a> Derived<'a> {
             let (gradients, weights) =
                 [self.reduced, self.state.weights].map(|bytes| self.exchange((dense, experts), bytes)).into();
             let (back, forth) = match e.zero {
-                Zero::Off => (2.0 * gradients, 0.0),
+                Zero::Off => (gradients.map(|seconds| 2.0 * seconds), [0.0; 2]),
                 Zero::Optimizer => (gradients, weights),
-                Zero::Gradients => (0.0, weights),
-                Zero::Weights => (0.0, 0.0),
+                Zero::Gradients => ([0.0; 2], weights),
+                Zero::Weights => ([0.0; 2], [0.0; 2]),
             };
             let layers = if self.alone() { 1.0 } else { s.plain + s.experts };
             let forward = s.sum(self.blocks, |p| p.forward_pass);
             let waited = match e.schedule {
                 // A group of microbatches on its way through all chunks, at the pace of the slowest stage.
                 Schedule::Interleaved => {
-                    let both = back > 0.0 && forth > 0.0;
+                    let both = back != [0.0; 2] && forth != [0.0; 2];
                     let group = (e.pp as f64).min(if both { m / 2.0 } else { m });
-                    let beside = |pass: f64| group * (slowest - own + pass);
-                    let n = layers.max(v);
-                    self.waited(back, n, beside(*backward)) + self.waited(forth, n, beside(forward))
+                    let (n, idle) = (layers.max(v), slowest - own);
+                    self.waited(back, n, s, (group, idle + backward, false))
+                        + self.waited(forth, n, s, (group, idle + forward, true))
                 }
-                _ => self.waited(back, layers, *backward) + self.waited(forth, layers, forward),
+                _ => {
+                    self.waited(back, layers, s, (1.0, *backward, false))
+                        + self.waited(forth, layers, s, (1.0, forward, true))
+                }
             };
             reduction = reduction.max(waited);
             let own = match e.zero {
                 Zero::Off => dense + experts,
                 _ => dense / self.replicas + experts * e.ep as f64 / self.replicas,
             };
-            let mut seconds = own * stack.optimizer_traffic.0 / self.machine.kernels.bandwidth();
+            let mut seconds = own * self.optimizer_bytes / self.machine.kernels.bandwidth();
             if let (Some((way, _)), true) = (self.machine.second_tier, self.sends_states()) {
                 seconds = seconds.max(2.0 * own * self.state.optimizer / way);
             }
@@ -400,7 +428,7 @@ impl<'a> Derived<'a> {
         };
         let byte_j = of_memory(memory);
         let second_j = system.offload.as_ref().map_or(0.0, |memory| of_memory(&memory.0));
-        let traffic = self.machine.stack.optimizer_traffic.0;
+        let traffic = self.optimizer_bytes;
         let mut out = [0.0; 3];
         for (i, s) in self.stages.iter().enumerate() {
             let busy = match chip.energy_per_flop {

@@ -9,7 +9,7 @@ use super::energy::moved_j;
 use crate::execution::Machine;
 use crate::execution::inference::file::ServingResult;
 use crate::execution::inference::{Layout, Memory, Prediction};
-use crate::execution::machine::Traffic;
+use crate::execution::machine::{Peers, Traffic};
 use crate::graph::CollectiveKind;
 use crate::model::collective::{self, GroupDimension};
 use crate::model::energy::Energy;
@@ -358,8 +358,9 @@ impl<'a> Served<'a> {
         if tp == 1 {
             return Call::default();
         }
-        let group = self.machine.group(tp, 1);
-        let by_links = self.machine.line(Traffic::AllReduce, tp, 1).at(bytes) + self.serving.all_reduce.0;
+        let peers = Peers { chips: tp, apart: 1, of: self.layout.chips() };
+        let group = self.machine.group(peers);
+        let by_links = self.machine.line(Traffic::AllReduce, peers).at(bytes) + self.serving.all_reduce.0;
         let seconds = match &self.serving.collectives {
             Some(library) => {
                 let called = collective::by_library(&group, library, 2.0, bytes, true);
@@ -435,9 +436,9 @@ impl<'a> Served<'a> {
                 let given = reached * each / rows.max(f64::MIN_POSITIVE);
                 (width, copied) = (given * own + shared, 2.0 * s.routing * given * h);
                 let bytes = rows * per_token * h * word;
-                let (ep, tp) = (self.layout.ep, self.layout.tp);
-                let link_j = moved_j(CollectiveKind::AllToAll, &self.machine.group(ep, tp), bytes);
-                let seconds = self.machine.line(Traffic::AllToAll, ep, tp).at(bytes);
+                let peers = Peers { chips: self.layout.ep, apart: self.layout.tp, of: self.layout.chips() };
+                let link_j = moved_j(CollectiveKind::AllToAll, &self.machine.group(peers), bytes);
+                let seconds = self.machine.line(Traffic::AllToAll, peers).at(bytes);
                 list.push(Call { times: 2.0, seconds, link_j, ..Call::default() });
             }
         }
@@ -535,8 +536,9 @@ impl<'a> Served<'a> {
             return Call::default();
         }
         let bytes = rows * self.model.hidden as f64 * self.model.types.activations.bytes();
-        let group = self.machine.group(2, tp * dp);
-        let seconds = self.machine.line(Traffic::Next, 2, tp * dp).at(bytes);
+        let peers = Peers { chips: 2, apart: tp * dp, of: self.layout.chips() };
+        let group = self.machine.group(peers);
+        let seconds = self.machine.line(Traffic::Next, peers).at(bytes);
         let link_j = group.last().map_or(0.0, |d: &GroupDimension| bytes * d.byte_j);
         Call { times: 1.0, seconds, link_j, ..Call::default() }
     }
@@ -594,9 +596,17 @@ impl<'a> Served<'a> {
         let host = s.step.0 + n as f64 * s.step_sequence.0;
         let room = self.kept();
         let fixed = matches!(s.cache, CacheLayout::Compiled | CacheLayout::Static);
-        let step = |seen: f64| pass(1.0, each, 1, Work::Token(seen, if fixed { room } else { seen }));
-        let (mean, of_step) = step(self.seen(steps, 1));
-        let (last, _) = step(self.seen(steps, steps));
+        let read = |seen: f64, from: u64| match s.cache {
+            _ if fixed => room,
+            CacheLayout::Bucketed => self.in_blocks(steps, from, s.cache_block.max(1)),
+            _ => seen,
+        };
+        let step = |from: u64| {
+            let seen = self.seen(steps, from);
+            pass(1.0, each, 1, Work::Token(seen, read(seen, from)))
+        };
+        let (mean, of_step) = step(1);
+        let (last, _) = step(steps);
         used = sum(&[used, Call { times: steps as f64, ..of_step }]);
         let waits = 1.0 + s.replica_wait.0 * (self.layout.ep - 1) as f64;
         let asks = if model.head == Head::Vocabulary { 1.0 } else { 0.0 };
@@ -620,6 +630,28 @@ impl<'a> Served<'a> {
             (grown + if rest > 0.0 { rest * window } else { 0.0 }) / (last - first + 1.0)
         };
         self.model.over_layers(|| mean(f64::INFINITY), |window| mean(window as f64))
+    }
+
+    /// The same in whole blocks of `block` tokens, of the room that there is: so many steps read the first block that is begun, a block's steps each one after it, and the rest the last.
+    fn in_blocks(&self, steps: u64, from: u64, block: u64) -> f64 {
+        let (prompt, block) = (self.model.seq as f64, block as f64);
+        let (first, last) = ((prompt + from.min(steps) as f64).max(1.0), (prompt + steps as f64).max(1.0));
+        let (begun, ended) = ((first / block).ceil(), (last / block).ceil());
+        let mean = |window: f64| {
+            let tokens = |number: f64| (number * block).min(window);
+            if begun >= ended {
+                return tokens(begun);
+            }
+            let (ahead, behind) = (begun * block - first + 1.0, last - (ended - 1.0) * block);
+            // Whole blocks between: those below the window in pairs of the same sum, then the window.
+            let cut = (window / block).floor().clamp(begun, ended - 1.0);
+            let rising = (cut - begun) * (begun + 1.0 + cut) / 2.0 * block;
+            let level = if ended - 1.0 > cut { (ended - 1.0 - cut) * window } else { 0.0 };
+            let sum = ahead * tokens(begun) + block * (rising + level) + behind * tokens(ended);
+            sum / (last - first + 1.0)
+        };
+        let room = prompt + self.model.generated.unwrap_or(0) as f64;
+        self.model.over_layers(|| mean(room), |window| mean(room.min(window as f64)))
     }
 
     /// Tokens of a sequence that a layer's cache has room for, mean over the layers.

@@ -270,7 +270,7 @@ fn refused_options(args: &MapArgs) -> Option<Failure> {
     let given = graph_options(args);
     (!given.is_empty()).then(|| {
         Failure::input(format!(
-            "{}: for graphs; of a language model on a chip with `kernels:` all executions are searched",
+            "{}: for graphs; of the training of a language model on a chip with `kernels:` all executions are searched, of its serving all layouts",
             given.join(", ")
         ))
     })

@@ -247,7 +247,7 @@ fn none_because(outcome: &Outcome, limits: &Limits) -> String {
 
 /// Generated (or read) tokens a second of the whole system, per dollar of its price and per watt at full use; not a number where the chips state none.
 fn per_price_and_power(p: &Prediction, system: &System) -> (f64, f64) {
-    let rate = p.per_chip * (p.layout.tp * p.layout.pp * p.layout.dp) as f64;
+    let rate = p.per_chip * p.layout.chips() as f64;
     (rate / price::cost(system).known(), rate / price::power(system).known())
 }
 

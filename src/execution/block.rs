@@ -32,6 +32,7 @@ impl BlockKey {
                 tp: e.tp,
                 cp: e.cp,
                 ep: e.ep,
+                chips: e.chips(),
                 micro_batch: e.micro_batch,
                 sequence_parallel: e.sequence_parallel,
             },
@@ -54,6 +55,10 @@ pub struct BlockPass {
     pub recompute: f64,
     /// Communication, all passes.
     pub exposed: Exposed,
+    /// Of the forward pass, seconds in which tensor, context and expert parallelism keep their links busy.
+    pub forward_busy: [f64; 3],
+    /// The same of the backward pass.
+    pub backward_busy: [f64; 3],
     /// What the host adds.
     pub host: f64,
     /// Seconds of the forward pass with everything.
@@ -96,6 +101,20 @@ pub struct Blocks {
     pub hand_over: f64,
     /// Bytes of one hidden activation on a chip.
     pub hidden: f64,
+}
+
+impl Blocks {
+    /// The same where their collectives leave all links to others.
+    pub fn idle(self) -> Self {
+        let idle = |pass: BlockPass| BlockPass { forward_busy: [0.0; 3], backward_busy: [0.0; 3], ..pass };
+        Self {
+            plain: idle(self.plain),
+            experts: idle(self.experts),
+            embedding: idle(self.embedding),
+            head: idle(self.head),
+            ..self
+        }
+    }
 }
 
 /// An answer of an inner search.

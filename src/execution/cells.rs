@@ -359,11 +359,14 @@ impl<'a> Cells<'a> {
         let mut open: Option<(f64, u32)> = None;
         for inner in &mappings {
             self.look_by(cell, frame, inner, best, found);
-            if inner.least == inner.blocks {
+            // The fastest mapping of a graph may keep a link busy that another leaves to replicas.
+            let waits = inner.plan.is_some() && !frame.links.shared.is_empty();
+            let least = if waits { inner.least.idle() } else { inner.least };
+            if least == inner.blocks {
                 continue;
             }
             // What has another mapping may fit where this one does not.
-            let Some(least) = self.least_value(cell, &inner.least) else { continue };
+            let Some(least) = self.least_value(cell, &least) else { continue };
             match inner.effort {
                 Some(effort) if best.as_ref().is_none_or(|(value, ..)| least < *value * (1.0 - ROUNDING)) => {
                     let known = open.unwrap_or((f64::INFINITY, 0));
@@ -382,7 +385,8 @@ impl<'a> Cells<'a> {
     /// Whether something of a cell does not fit by a mapping, but would if that kept what every one keeps, and may win.
     fn wants_room(&self, cell: &Cell, frame: &Frame, inner: &Best, bound: &Blocks, best: Option<f64>) -> bool {
         let (micro_batch, mut e) = (cell.key.division.micro_batch, execution(&frame.degrees, &cell.key));
-        let mut least = inner.blocks;
+        // Another mapping may keep no link busy.
+        let mut least = if inner.plan.is_some() { inner.blocks.idle() } else { inner.blocks };
         for (pass, floor) in [
             (&mut least.plain, &bound.plain),
             (&mut least.experts, &bound.experts),

@@ -13,9 +13,10 @@
 //! Which ranks are a group: [`crate::model::ranks`]. Tensor parallelism as of a stack; of other mappings [`super::mapping`] says what travels. A collective that chips wait for costs the stack's `collective_overhead` besides.
 
 use super::layer::{Division, Sums};
-use super::machine::{Line, Machine, Sent, Traffic};
+use super::machine::{Line, Machine, Peers, Sent, Traffic};
 use super::mapping::{LayerMapping, collectives};
 use crate::model::ranks::{Group, Parallelism};
+use crate::system::Topology;
 use crate::system::stack::HandOver;
 use crate::workload::language::LanguageModel;
 
@@ -30,6 +31,8 @@ pub struct Exposed {
     pub ep: f64,
     /// Of all of them, beside other work.
     pub hidden: f64,
+    /// Seconds of tensor, context and expert parallelism, waited for or not, in which their links are busy, what software takes to start them included.
+    pub busy: [f64; 3],
     /// Joules of a chip's links, waited for or not.
     pub joules: f64,
 }
@@ -47,6 +50,7 @@ impl Exposed {
             cp: self.cp + other.cp,
             ep: self.ep + other.ep,
             hidden: self.hidden + other.hidden,
+            busy: [0, 1, 2].map(|i| self.busy[i] + other.busy[i]),
             joules: self.joules + other.joules,
         }
     }
@@ -125,12 +129,11 @@ impl LayerCommunication {
         let overhead = machine.stack.collective_overhead.0;
         let mut out = Self::default();
         let (t, cp, ep) = (division.tp, division.cp, division.ep);
-        let inside = division.parallelism();
-        let line = |traffic, group| machine.among(traffic, inside.group(group));
+        let line = |traffic, group| machine.line(traffic, division.peers(group));
         if t > 1 {
             out.reduce = line(Traffic::AllReduce, Group::Tensor).send(hidden, overhead);
             let count = if model.parallel_block { 1.0 } else { 2.0 };
-            let peers = machine.peers_in_box(t, 1).saturating_sub(1) as f64;
+            let peers = machine.peers_in_box(division.peers(Group::Tensor)).saturating_sub(1) as f64;
             out.host = count * machine.stack.host_collective_peer.0 * peers;
             let usual = || {
                 let once = count * out.reduce;
@@ -140,6 +143,7 @@ impl LayerCommunication {
             let sent = if mapping.divides_weights() { usual() } else { collectives(machine, model, division, mapping) };
             (out.forward.joules, out.backward.joules) = (sent[0].joules, sent[1].joules + sent[2].joules);
             let [forward, backward, gather] = sent.map(|sent| sent.seconds);
+            (out.forward.busy[0], out.backward.busy[0]) = (forward, backward + gather);
             let split = |once: f64, products: f64| {
                 if !overlap_tp {
                     return (once, 0.0);
@@ -162,12 +166,15 @@ impl LayerCommunication {
                 out.backward.hidden += hides;
             }
         }
+        // Products beside which tensor parallelism travels already.
+        let taken = [out.forward.hidden, out.backward.hidden];
         if cp > 1 {
             let (line, own) = (line(Traffic::Around, Group::Context), keys_and_values_bytes(model, division));
             let hop = line.at(own);
             let hops = (cp - 1) as f64;
             out.forward.joules += hops * line.joules(own);
             out.backward.joules += 2.0 * hops * line.joules(own);
+            (out.forward.busy[1], out.backward.busy[1]) = (hops * hop, 2.0 * hops * hop);
             let others = 1.0 - 1.0 / cp as f64;
             let (waits, hides) = beside(hops * hop, sums.forward_attention * others);
             out.forward.cp = waits;
@@ -178,7 +185,7 @@ impl LayerCommunication {
         }
         if model.experts.is_some() && with_experts && ep > 1 {
             let mut sent = expert_bytes(model, division);
-            let boxes = (ep / machine.peers_in_box(ep, t).max(1)) as f64;
+            let boxes = (ep / machine.peers_in_box(division.peers(Group::Expert)).max(1)) as f64;
             if let (true, Some(e)) = (machine.stack.experts_once_a_box && boxes > 1.0, model.experts) {
                 // Boxes that hold at least one of a token's experts.
                 let met = boxes * (1.0 - (1.0 - 1.0 / boxes).powf(e.top_k as f64));
@@ -187,11 +194,16 @@ impl LayerCommunication {
             let Sent { seconds: both, joules } = 2.0 * line(Traffic::AllToAll, Group::Expert).send(sent, overhead);
             out.forward.joules += joules;
             out.backward.joules += joules;
+            (out.forward.busy[2], out.backward.busy[2]) = (both, both);
+            // On one link with tensor parallelism, beside what that leaves.
+            let shared =
+                taken != [0.0; 2] && machine.share_a_link(division.peers(Group::Tensor), division.peers(Group::Expert));
+            let taken = if shared { taken } else { [0.0; 2] };
             let beside_another = |work: f64| if machine.stack.overlap_ep { beside(both, work) } else { (both, 0.0) };
-            let (waits, hides) = beside_another(sums.forward_products);
+            let (waits, hides) = beside_another(sums.forward_products - taken[0]);
             out.forward.ep = waits;
             out.forward.hidden += hides;
-            let (waits, hides) = beside_another(sums.backward_products);
+            let (waits, hides) = beside_another(sums.backward_products - taken[1]);
             out.backward.ep = waits;
             out.backward.hidden += hides;
         }
@@ -203,8 +215,47 @@ impl LayerCommunication {
     }
 }
 
-/// Lines of what happens between stages and replicas: they depend on the degrees alone.
+/// A link on which collectives inside a pass and what replicas exchange follow each other: of the seconds of each those in which it carries them, as shares.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SharedLink {
+    /// Of tensor, context and expert parallelism.
+    pub inside: [f64; 3],
+    /// Of what is exchanged outside experts, and of their weights.
+    pub between: [f64; 2],
+}
+
+/// Seconds of an exchange among replicas, of weights outside experts and of theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Exchange {
+    /// Outside experts.
+    pub dense: f64,
+    /// Of experts.
+    pub experts: f64,
+}
+
+impl Exchange {
+    /// Both, one after the other.
+    pub fn seconds(&self) -> f64 {
+        self.dense + self.experts
+    }
+}
+
+impl std::ops::Add for Exchange {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self { dense: self.dense + other.dense, experts: self.experts + other.experts }
+    }
+}
+
+impl std::ops::Mul<Exchange> for f64 {
+    type Output = Exchange;
+    fn mul(self, of: Exchange) -> Exchange {
+        Exchange { dense: self * of.dense, experts: self * of.experts }
+    }
+}
+
+/// Lines of what happens between stages and replicas: they depend on the degrees alone.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct IterationLinks {
     /// To the next stage.
     pub next: Line,
@@ -214,16 +265,33 @@ pub struct IterationLinks {
     pub expert_replicas: Line,
     /// All-reduce between first and last stage, of a tied embedding.
     pub ends: Line,
+    /// Links that replicas share with the collectives inside a pass.
+    pub shared: Vec<SharedLink>,
 }
 
 impl IterationLinks {
     /// Of the degrees of an execution.
     pub fn of(machine: &Machine, tp: u64, cp: u64, ep: u64, dp: u64, pp: u64) -> Self {
         let all = Parallelism { tp, cp, ep, dp, pp };
-        let line = |traffic, group| machine.among(traffic, all.group(group));
+        let peers = |group| Peers::of(all.group(group), all.chips());
+        let line = |traffic, group| machine.line(traffic, peers(group));
         // First and last stage are as far apart as the group goes.
         let ends = line(Traffic::Next, Group::Pipeline);
+        let carried = |traffic, group| machine.shares(traffic, peers(group));
+        let inside = [
+            carried(Traffic::AllReduce, Group::Tensor),
+            carried(Traffic::Around, Group::Context),
+            carried(Traffic::AllToAll, Group::Expert),
+        ];
+        let between = [carried(Traffic::Gather, Group::Replicas), carried(Traffic::Gather, Group::ExpertReplicas)];
+        // Where every chip has a link to every other, those of a tensor-parallel group are no replicas'.
+        let own = |d: usize, g: usize| g == 0 && machine.dimensions[d].topology == Topology::FullyConnected;
+        let links = (0..machine.dimensions.len()).map(|d| SharedLink {
+            inside: [0, 1, 2].map(|g| if own(d, g) { 0.0 } else { inside[g][d] }),
+            between: [0, 1].map(|g| between[g][d]),
+        });
         Self {
+            shared: links.filter(|link| link.inside != [0.0; 3] && link.between != [0.0; 2]).collect(),
             next: ends,
             replicas: line(Traffic::Gather, Group::Replicas),
             expert_replicas: line(Traffic::Gather, Group::ExpertReplicas),
@@ -233,8 +301,20 @@ impl IterationLinks {
     }
 
     /// Seconds of a reduce-scatter or all-gather among replicas of `bytes` for each of so many weights outside experts, and in them.
-    pub fn among_replicas(&self, (dense, experts): (f64, f64), bytes: f64) -> f64 {
-        self.replicas.at(dense * bytes) + self.expert_replicas.at(experts * bytes)
+    pub fn among_replicas(&self, (dense, experts): (f64, f64), bytes: f64) -> Exchange {
+        Exchange { dense: self.replicas.at(dense * bytes), experts: self.expert_replicas.at(experts * bytes) }
+    }
+
+    /// Seconds of an exchange for which there is room beside `work` whose own collectives keep links busy: all but what each link that both use has of it beyond what they leave. What goes over
+    /// other links waits for none of that, so that no work that takes longer leaves less than it adds.
+    pub fn room(&self, exchange: Exchange, work: f64, busy: [f64; 3]) -> f64 {
+        let seconds = exchange.seconds();
+        let left = |link: &SharedLink| {
+            let taken: f64 = link.inside.iter().zip(busy).map(|(share, busy)| share * busy).sum();
+            let of_exchange = link.between[0] * exchange.dense + link.between[1] * exchange.experts;
+            if of_exchange > 0.0 { (work - taken).max(0.0) + seconds - of_exchange } else { f64::INFINITY }
+        };
+        self.shared.iter().map(left).fold(work, f64::min)
     }
 }
 

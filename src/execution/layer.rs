@@ -20,11 +20,11 @@
 
 mod cross;
 
-use super::machine::Machine;
+use super::machine::{Machine, Peers};
 use super::mapping::{Branch, Core, LayerMapping, Sharding};
 use crate::model::attention_kernel::{Cost, FusedAttentionWork};
 use crate::model::kernel_time::Product;
-use crate::model::ranks::Parallelism;
+use crate::model::ranks::{Group, Parallelism};
 use crate::workload::language::{AttentionCount, LanguageModel, Position};
 
 /// Which part of a step a kernel belongs to.
@@ -79,6 +79,8 @@ pub struct Division {
     pub cp: u64,
     /// Expert groups.
     pub ep: u64,
+    /// Chips of the whole execution, replicas and stages included.
+    pub chips: u64,
     /// Samples of a microbatch.
     pub micro_batch: u64,
     /// Whether norms and sums are divided among the tensor-parallel chips.
@@ -86,9 +88,10 @@ pub struct Division {
 }
 
 impl Division {
-    /// Chips by what they talk to each other about.
-    pub fn parallelism(&self) -> Parallelism {
-        Parallelism { tp: self.tp, cp: self.cp, ep: self.ep, ..Parallelism::ONE }
+    /// Chips that talk to each other, inside a replica or among those that share experts.
+    pub fn peers(&self, group: Group) -> Peers {
+        let inside = Parallelism { tp: self.tp, cp: self.cp, ep: self.ep, ..Parallelism::ONE };
+        Peers::of(inside.group(group), self.chips)
     }
 }
 

@@ -1,20 +1,24 @@
 //! A system as plain numbers: what a chip makes of a kernel, what its software adds, and which links a group of chips has.
 //!
 //! Chips are numbered through the network's dimensions and divided as [`crate::model::ranks`] says. A group of n chips at stride s holds every s-th chip; along a dimension that chips c to C share it has min(sn, C)/max(s, c) of them, max(s, c)/c hops apart, and a group
-//! in several dimensions works hierarchically ([`collective`], where it says too what a part of a ring is worth).
+//! in several dimensions works hierarchically ([`collective`], where it says too what a part of a ring is worth). A group that a box has room for lies in one if all such groups do: where the box is no
+//! multiple of it, as many boxes must be there that their other chips may be left over. Else groups cross the border in parts of the largest size that divides group and box: four groups
+//! of six on three boxes of eight cost what they cost on boxes of two. A group that is larger than a box counts as one of whole boxes.
 
 use super::energy::Power;
+use super::state::StateBytes;
 use crate::graph::CollectiveKind;
 use crate::model::attention_kernel::FusedKernel;
 use crate::model::collective::{self, Extent, GroupDimension};
+use crate::model::divisors::divisors;
 use crate::model::energy;
 use crate::model::kernel_time::KernelTimes;
 use crate::model::rate::{chip_peak, has_words};
 use crate::system::kernels::FusedAttention;
 use crate::system::options::ModelOptions;
 use crate::system::stack::Stack;
-use crate::system::{Software, Style, System};
-use crate::workload::language::{DataType, LanguageModel};
+use crate::system::{Software, Style, System, Topology};
+use crate::workload::language::{DataType, LanguageModel, Types};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -53,9 +57,32 @@ pub struct Machine {
     lines: Lines,
 }
 
-/// Lines that were asked for, by what is sent, chips and stride: a search asks for the same few again and again. A copy begins with none.
+/// Lines that were asked for, by what is sent and among whom: a search asks for the same few again and again. A copy begins with none.
 #[derive(Debug, Default)]
-struct Lines(Mutex<HashMap<(Traffic, u64, u64), Line>>);
+struct Lines(Mutex<HashMap<(Traffic, Peers), Line>>);
+
+/// Chips that talk to each other, of all that are divided so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Peers {
+    /// How many they are.
+    pub chips: u64,
+    /// How far each is from the next.
+    pub apart: u64,
+    /// Chips of all such groups together.
+    pub of: u64,
+}
+
+impl Peers {
+    /// A group that nobody is beside.
+    pub fn alone(chips: u64, apart: u64) -> Self {
+        Self { chips, apart, of: chips.saturating_mul(apart) }
+    }
+
+    /// A group of parallelism among so many chips.
+    pub fn of(group: Extent, all: u64) -> Self {
+        Self { chips: group.chips, apart: group.apart, of: all }
+    }
+}
 
 impl Clone for Lines {
     fn clone(&self) -> Self {
@@ -255,7 +282,10 @@ impl Machine {
         let (chip, options) = (&system.chip.0, &system.model);
         let of = |t: &DataType| has_words(chip, options, t.bytes()).then(|| (*t, chip_peak(chip, options, t.bytes())));
         let times = KernelTimes::even(system.memory.0.bandwidth.0);
-        Self::of_parts(system, times, DataType::ALL.iter().filter_map(of).collect())
+        let mut out = Self::of_parts(system, times, DataType::ALL.iter().filter_map(of).collect());
+        // What software is known to do is possible.
+        out.stack.optimizer_traffic = Self::best_known(system).optimizer_traffic;
+        out
     }
 
     fn of_parts(system: &System, kernels: KernelTimes, peaks: Vec<(DataType, f64)>) -> Self {
@@ -299,28 +329,50 @@ impl Machine {
         }
     }
 
+    /// Bytes that the optimiser moves for each weight.
+    pub fn optimizer_bytes(&self, types: &Types) -> f64 {
+        let all = StateBytes::optimizer_traffic(types);
+        self.stack.optimizer_traffic.map_or(all, |stated| stated.0.min(all))
+    }
+
     /// FLOP/s of products of `wanted`, peak and sustained; those of `instead` where the chip has none for it.
     pub fn rate_of(&self, wanted: DataType, instead: (f64, f64)) -> (f64, f64) {
         let of = |list: &[(DataType, f64)]| list.iter().find(|(t, _)| *t == wanted).map(|(_, rate)| *rate);
         of(&self.peaks).zip(of(&self.rates)).unwrap_or(instead)
     }
 
-    /// The dimensions of a group of `chips` chips at a stride; none for one chip.
-    pub fn group(&self, chips: u64, stride: u64) -> Vec<GroupDimension> {
+    /// The dimensions of a group; none for one chip.
+    pub fn group(&self, peers: Peers) -> Vec<GroupDimension> {
+        self.group_along(peers).into_iter().map(|(_, dimension)| dimension).collect()
+    }
+
+    /// The same, each with the number of the machine's dimension that it lies along.
+    fn group_along(&self, peers: Peers) -> Vec<(usize, GroupDimension)> {
         let mut found = Vec::new();
-        let (mut left, mut begin) = (chips, 1u64);
+        let (stride, mut left, mut begin) = (peers.apart, peers.chips, 1u64);
         let last = self.dimensions.len().saturating_sub(1);
         for (i, dimension) in self.dimensions.iter().enumerate() {
             let end = begin.saturating_mul(dimension.size);
             if left <= 1 {
                 break;
             }
-            // The outermost takes whatever is left. A group that a box has room for lies in one, whose other chips may be left over.
+            // The outermost takes whatever is left. A group that a box has room for lies in one, whose other chips may be left over where there are enough boxes.
             let room = if i == last { left } else { (end / stride.max(begin)).max(1) };
             if stride < end || i == last {
-                let here = room.min(left);
+                let mut here = room.min(left);
+                let span = here.saturating_mul(stride.max(begin));
+                if i < last && here == left && !end.is_multiple_of(span) {
+                    let whole = (end / span.max(1)).saturating_mul(self.chips / end.max(1)).saturating_mul(span);
+                    if whole < peers.of {
+                        // Some groups cross the border of a box, in parts of the largest size that divides both.
+                        let divides = |h: &u64| {
+                            left.is_multiple_of(*h) && end.is_multiple_of(h.saturating_mul(stride.max(begin)))
+                        };
+                        here = divisors(left).into_iter().rev().find(divides).unwrap_or(1);
+                    }
+                }
                 if here > 1 {
-                    found.push(dimension.part(here, (stride / begin).max(1), dimension.size));
+                    found.push((i, dimension.part(here, (stride / begin).max(1), dimension.size)));
                     left = left.div_ceil(here);
                 }
             }
@@ -330,13 +382,13 @@ impl Machine {
     }
 
     /// Seconds of what a group does together, as a line in its bytes.
-    pub fn line(&self, traffic: Traffic, chips: u64, stride: u64) -> Line {
+    pub fn line(&self, traffic: Traffic, peers: Peers) -> Line {
         let mut known = self.lines.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *known.entry((traffic, chips, stride)).or_insert_with(|| self.line_of(traffic, chips, stride))
+        *known.entry((traffic, peers)).or_insert_with(|| self.line_of(traffic, peers))
     }
 
-    fn line_of(&self, traffic: Traffic, chips: u64, stride: u64) -> Line {
-        let group = self.group(chips, stride);
+    fn line_of(&self, traffic: Traffic, peers: Peers) -> Line {
+        let group = self.group(peers);
         let Some(outermost) = group.last() else { return Line::default() };
         let kind = match traffic {
             Traffic::AllReduce => CollectiveKind::AllReduce,
@@ -361,14 +413,53 @@ impl Machine {
         Line { latency, per_byte: (whole - latency) / one, byte_j: energy::collective_j(kind, &group, 1.0) }
     }
 
-    /// The same of a group that parallelism makes.
-    pub fn among(&self, traffic: Traffic, group: Extent) -> Line {
-        self.line(traffic, group.chips, group.apart)
+    /// Of the seconds a byte of what a group does, the share in which each of the machine's dimensions carries it. Reductions take dimensions one after another; an all-to-all all at once;
+    /// a message the outermost or, around, the slowest.
+    pub fn shares(&self, traffic: Traffic, peers: Peers) -> Vec<f64> {
+        let along = self.group_along(peers);
+        let mut out = vec![0.0; self.dimensions.len()];
+        let mut left = 1.0;
+        let mut seconds = |i: usize, seconds: f64| {
+            out[i] = seconds;
+            seconds
+        };
+        let of_bytes = |of: fn(&GroupDimension, f64) -> f64, d: &GroupDimension, bytes: f64| {
+            of(&GroupDimension { latency: 0.0, ..*d }, bytes)
+        };
+        let whole = match traffic {
+            Traffic::AllReduce | Traffic::Gather => {
+                let inside: Vec<GroupDimension> = along.iter().map(|(_, d)| *d).collect();
+                let mut taken = vec![false; along.len()];
+                let mut sum = 0.0;
+                for d in collective::in_order(&inside).iter() {
+                    let Some(k) = (0..along.len()).find(|k| !taken[*k] && along[*k].1 == *d) else { continue };
+                    taken[k] = true;
+                    sum += seconds(along[k].0, of_bytes(collective::reduce_scatter, d, left));
+                    left /= d.size as f64;
+                }
+                sum
+            }
+            Traffic::AllToAll => {
+                along.iter().map(|(i, d)| seconds(*i, of_bytes(collective::all_to_all, d, 1.0))).fold(0.0, f64::max)
+            }
+            Traffic::Next => along.last().map_or(0.0, |(i, d)| seconds(*i, 1.0 / d.bandwidth)),
+            Traffic::Around => along.iter().map(|(i, d)| seconds(*i, d.around().1)).fold(0.0, f64::max),
+        };
+        if whole > 0.0 {
+            out.iter_mut().for_each(|share| *share /= whole);
+        }
+        out
+    }
+
+    /// Whether two groups that have one chip in common send over one link: a chip's port of a switch, or a ring.
+    pub fn share_a_link(&self, a: Peers, b: Peers) -> bool {
+        let on = |peers| self.shares(Traffic::AllToAll, peers);
+        let one = |d: &GroupDimension| d.topology != Topology::FullyConnected;
+        on(a).iter().zip(on(b)).zip(&self.dimensions).any(|((a, b), d)| *a > 0.0 && b > 0.0 && one(d))
     }
 
     /// Chips of a group that are in one box: its extent along the innermost dimension.
-    pub fn peers_in_box(&self, chips: u64, stride: u64) -> u64 {
-        let innermost = self.dimensions.first().map_or(1, |d| d.size);
-        (innermost / stride.max(1)).max(1).min(chips)
+    pub fn peers_in_box(&self, peers: Peers) -> u64 {
+        self.group_along(peers).first().filter(|(i, _)| *i == 0).map_or(1, |(_, d)| d.size)
     }
 }

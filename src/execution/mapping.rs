@@ -20,6 +20,7 @@ use super::layer::Division;
 use super::machine::{Machine, Sent, Traffic};
 use super::spec::Recompute;
 use super::state::StateBytes;
+use crate::model::ranks::Group;
 use crate::system::stack::Attention;
 use crate::workload::language::LanguageModel;
 
@@ -190,9 +191,9 @@ pub fn branch_collectives(
     branch: Branch,
     of_attention: bool,
 ) -> [Sent; 3] {
-    let (t, s) = (division.tp, sizes(model, division, of_attention));
+    let s = sizes(model, division, of_attention);
     let overhead = machine.stack.collective_overhead.0;
-    let at = |traffic, bytes| machine.line(traffic, t, 1).send(bytes, overhead);
+    let at = |traffic, bytes| machine.line(traffic, division.peers(Group::Tensor)).send(bytes, overhead);
     let none = Sent::default();
     let hidden = hidden_bytes(model, division);
     let (reduce, half) = (at(Traffic::AllReduce, hidden), at(Traffic::Gather, hidden));

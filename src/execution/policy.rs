@@ -283,6 +283,8 @@ fn layer_time(
         weight: backward_pass - without,
         recompute: again,
         exposed: comm.forward.plus(&comm.backward).plus(&again_comm),
+        forward_busy: comm.forward.busy,
+        backward_busy: comm.backward.plus(&again_comm).busy,
         host: (forward_pass - forward) + (backward_pass - backward),
         forward_pass,
         backward_pass,
@@ -304,6 +306,8 @@ fn end_time(s: &Sums, forward: Sent, backward: Sent) -> BlockPass {
             joules: forward.joules + backward.joules,
             ..Exposed::default()
         },
+        forward_busy: [forward_reduce, 0.0, 0.0],
+        backward_busy: [backward_reduce, 0.0, 0.0],
         forward_pass: s.forward + forward_reduce,
         backward_pass: s.backward() + backward_reduce,
         arithmetic: s.arithmetic.iter().sum(),

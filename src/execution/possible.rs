@@ -262,7 +262,12 @@ impl<'a> Possible<'a> {
 
 /// Whether no execution is faster, or fits, or (where joules count) uses less, with `b` where it is not, does not, or does not, with `a`.
 fn is_as_good(a: &BlockPass, b: &BlockPass, joules: bool) -> bool {
-    let timed = |p: &BlockPass| [p.forward_pass, p.backward_pass - p.weight, p.weight, p.kept, p.working];
+    // Of one execution context and expert parallelism are as busy by every mapping.
+    let busy = |p: &BlockPass| [p.forward_busy[0], p.backward_busy[0]];
+    let timed = |p: &BlockPass| {
+        let [forward, backward] = busy(p);
+        [p.forward_pass, p.backward_pass - p.weight, p.weight, p.kept, p.working, forward, backward]
+    };
     let used = |p: &BlockPass| [p.flop, p.arithmetic, p.dram_bytes, p.exposed.joules];
     let least = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| a <= b);
     least(&timed(a), &timed(b)) && (!joules || least(&used(a), &used(b)))
@@ -274,6 +279,10 @@ fn least(passes: &[BlockPass]) -> BlockPass {
     for p in &passes[1..] {
         out.forward_pass = out.forward_pass.min(p.forward_pass);
         out.backward_pass = out.backward_pass.min(p.backward_pass);
+        for g in 0..3 {
+            out.forward_busy[g] = out.forward_busy[g].min(p.forward_busy[g]);
+            out.backward_busy[g] = out.backward_busy[g].min(p.backward_busy[g]);
+        }
         out.kept = out.kept.min(p.kept);
         out.working = out.working.min(p.working);
         out.flop = out.flop.min(p.flop);

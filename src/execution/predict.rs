@@ -162,20 +162,26 @@ pub fn predict_by(
     e: &Execution,
     deadline: Deadline,
 ) -> Result<(Prediction, Option<Arc<Plan>>), Refusal> {
-    let any = |e: &Execution| mapped(inner, machine, model, e, deadline);
-    let (prediction, plan) = any(e).map_err(Refusal::Invalid)?;
+    let (prediction, plan) = mapped(inner, machine, model, e, MOST, deadline).map_err(Refusal::Invalid)?;
     if prediction.memory.fits() {
         return Ok((prediction, plan));
     }
-    let change = nearest(machine, model, e, |other| any(other).ok().map(|(prediction, _)| prediction));
+    let change = nearest(machine, model, e, |other| {
+        mapped(inner, machine, model, other, FOR_ONE, deadline).ok().map(|(prediction, _)| prediction)
+    });
     Err(Refusal::Infeasible(Box::new(Shortage { memory: prediction.memory, change })))
 }
 
+/// The most effort that a given execution is worth: the inner search ends before, where no more of it helps.
+const MOST: u32 = 16;
+
+/// By the best mapping that is found with so much effort at most.
 fn mapped(
     inner: &dyn Inner,
     machine: &Machine,
     model: &LanguageModel,
     e: &Execution,
+    most: u32,
     deadline: Deadline,
 ) -> Result<(Prediction, Option<Arc<Plan>>), String> {
     suits(machine, model, e)?;
@@ -189,7 +195,7 @@ fn mapped(
     let rank = |p: &Prediction| if p.memory.fits() { (0, p.time.total) } else { (1, p.memory.device.total()) };
     // With less effort too, as a search sees them: what is found with more may be faster, and keep more.
     let bound = inner.bound(&key);
-    for effort in 0..=FOR_ONE {
+    for effort in 0..=most {
         let mappings = inner.best(&key, &bound, effort, deadline)?;
         let closed = mappings.iter().all(|one| one.effort.is_none());
         for one in mappings {
@@ -198,12 +204,12 @@ fn mapped(
                 best = Some((prediction, one.plan));
             }
         }
-        if closed {
+        if closed || deadline.is_over() {
             break;
         }
     }
     if !best.as_ref().is_some_and(|(known, _)| known.memory.fits())
-        && let Some(one) = inner.keeping_least(&key, FOR_ONE, deadline)?
+        && let Some(one) = inner.keeping_least(&key, most.min(FOR_ONE), deadline)?
     {
         let prediction = of_blocks(machine, model, e, one.blocks)?;
         if best.as_ref().is_none_or(|(known, _)| rank(&prediction) < rank(known)) {

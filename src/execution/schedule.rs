@@ -12,10 +12,11 @@
 //! W is the time of a stage's gradients of weights, at most that of the slowest stage's, and at most half of what the backward pass adds to the stage (nothing where traffic is slower), so that a slower pass never
 //! shortens the iteration; with m < p - 1 microbatches m/(p - 1) of it fills. With equal stages these are the papers' (p - 1)(F + B), (p - 1)(F + B)/v and (p - 1)(F + B - 2 W). Then follow reduction of gradients among replicas,
 //! sum of a tied embedding's gradients between first and last stage, optimiser, and the host's share of an iteration: each of the stage for which it is longest.
-//! Collectives of replicas that run beside work delay it by the stack's `hidden_delays`. Offloaded bytes travel beside the stage's work; what does not fit beside it adds to the stage.
+//! Collectives of replicas that run beside work have of each link that collectives inside the work use too what these leave ([`IterationLinks::room`]): of a pass of 10 s with 4 s of
+//! all-reduces on the only switch 6 s, waited for or not; hand-overs are not among them. They delay the work by the stack's `hidden_delays`. Offloaded bytes travel beside the stage's work; what does not fit beside it adds to the stage.
 
 use super::block::{BlockPass, Blocks};
-use super::communication::{IterationLinks, beside};
+use super::communication::{Exchange, IterationLinks, beside};
 use super::energy::Power;
 use super::machine::Machine;
 use super::spec::{Execution, Offload, Schedule, Zero};
@@ -46,6 +47,11 @@ impl StageKind {
     /// Layers of each of them.
     pub fn layers(&self) -> f64 {
         self.plain + self.experts
+    }
+
+    /// Seconds in which collectives inside its passes keep links busy: of its blocks, a pass of each.
+    pub fn busy(&self, block: &Blocks, of: impl Fn(&BlockPass) -> [f64; 3]) -> [f64; 3] {
+        [0, 1, 2].map(|i| self.sum(block, |p| of(p)[i]))
     }
 
     /// A part of the passes of its blocks.
@@ -207,8 +213,8 @@ impl Constants {
         Self {
             state,
             reduced: stack.gradient_reduction.map_or(model.types.gradients.bytes(), |b| b.0),
-            optimizer: stack.optimizer_traffic.0 / machine.kernels.bandwidth(),
-            optimizer_bytes: stack.optimizer_traffic.0,
+            optimizer: machine.optimizer_bytes(&model.types) / machine.kernels.bandwidth(),
+            optimizer_bytes: machine.optimizer_bytes(&model.types),
             hand_overs: if model.head_alone { 1.0 } else { 2.0 },
             power: machine.power,
             hidden_delays: stack.hidden_delays.0,
@@ -361,11 +367,16 @@ impl Pipeline<'_> {
             if e.zero >= Zero::Gradients {
                 let w = self.weights;
                 let scatter = links.among_replicas(w.trained(s), c.reduced);
-                let gathers =
-                    |held| if e.zero == Zero::Weights { links.among_replicas(held, c.state.weights) } else { 0.0 };
-                let (gather, again) = (gathers(w.of_stage(s)), gathers(w.read_backward(s)));
-                let (first, beside_first) = waits(gather, s.layers(), forward, e.overlap_dp, c.hidden_delays);
-                let (then, beside_then) = waits(again + scatter, w.pieces(s), backward, e.overlap_dp, c.hidden_delays);
+                let gathers = |held| match e.zero {
+                    Zero::Weights => links.among_replicas(held, c.state.weights),
+                    _ => Exchange::default(),
+                };
+                let (gather, then) = (gathers(w.of_stage(s)), gathers(w.read_backward(s)) + scatter);
+                let [before, after] = self.busy(s);
+                let room = links.room(gather, forward, before);
+                let (first, beside_first) = waits(gather.seconds(), s.layers(), room, e.overlap_dp, c.hidden_delays);
+                let room = links.room(then, backward, after);
+                let (then, beside_then) = waits(then.seconds(), w.pieces(s), room, e.overlap_dp, c.hidden_delays);
                 dp = first + then;
                 hidden = beside_first + beside_then;
             }
@@ -384,6 +395,11 @@ impl Pipeline<'_> {
             weight = own.min((total - around(0.0).0) / 2.0);
         }
         StageTime { total, hop, weight, forward, backward, dp, hidden, offload }
+    }
+
+    /// Seconds in which collectives inside a stage's forward and backward pass keep links busy.
+    fn busy(&self, s: &StageKind) -> [[f64; 3]; 2] {
+        [s.busy(self.block, |p| p.forward_busy), s.busy(self.block, |p| p.backward_busy)]
     }
 
     /// Bytes that a chip of a stage sends to the second tier and gets back in a microbatch.
@@ -408,11 +424,12 @@ impl Pipeline<'_> {
         // What is not trained has no gradients and is not renewed.
         let at = |bytes: f64| links.among_replicas(self.weights.trained(s), bytes);
         let renewed = c.state.weights;
+        let none = Exchange::default();
         let (reduced, gathered) = match e.zero {
-            Zero::Off => (2.0 * at(c.reduced), 0.0),
+            Zero::Off => (2.0 * at(c.reduced), none),
             Zero::Optimizer => (at(c.reduced), at(renewed)),
-            Zero::Gradients => (0.0, at(renewed)),
-            Zero::Weights => (0.0, 0.0),
+            Zero::Gradients => (none, at(renewed)),
+            Zero::Weights => (none, none),
         };
         // Gradients travel beside the backward pass of the last microbatch, gathered weights beside the forward pass of the first: under ZeRO 2 the backward pass has the
         // scattered gradients beside it already. Interleaved, a stage goes through its chunks in groups of pp microbatches: gradients of a chunk are complete when the last
@@ -420,14 +437,19 @@ impl Pipeline<'_> {
         // The slowest stage sets the pace, so that other stages' passes have its idle time besides; what first and last group share is counted once.
         let (passes, idle, n) = match e.schedule {
             Schedule::Interleaved => {
-                let most = if reduced.min(gathered) > 0.0 { microbatches / 2.0 } else { microbatches };
+                let most =
+                    if reduced.seconds().min(gathered.seconds()) > 0.0 { microbatches / 2.0 } else { microbatches };
                 ((e.pp as f64).min(most), pace - stage.total, self.weights.pieces(s).max(e.chunks as f64))
             }
             _ => (1.0, 0.0, self.weights.pieces(s)),
         };
-        let (waited, hidden) = waits(reduced, n, passes * (stage.backward + idle), e.overlap_dp, c.hidden_delays);
-        let (waited_gather, hidden_gather) =
-            waits(gathered, n, passes * (stage.forward + idle), e.overlap_dp, c.hidden_delays);
+        let around = |exchange: Exchange, pass: f64, busy: [f64; 3]| {
+            let room = links.room(exchange, passes * (pass + idle), busy.map(|seconds| passes * seconds));
+            waits(exchange.seconds(), n, room, e.overlap_dp, c.hidden_delays)
+        };
+        let [before, after] = self.busy(s);
+        let (waited, hidden) = around(reduced, stage.backward, after);
+        let (waited_gather, hidden_gather) = around(gathered, stage.forward, before);
         let own = self.weights.renewed(s, e, e.zero != Zero::Off);
         // States come and go while the step runs.
         let step = (own * c.optimizer).max(self.states_sent(e, own) / c.second_tier);

@@ -333,7 +333,8 @@ pub(super) fn blocks(machine: &Machine, d: &Degrees, micro_batch: u64, pins: &Pi
     let overlaps = if machine.stack.overlap_tp { switch.clone() } else { vec![false] };
     let mut out = Vec::new();
     for sequence_parallel in only(switch.clone(), pins.sequence_parallel) {
-        let division = Division { tp: d.tp, cp: d.cp, ep: d.ep, micro_batch, sequence_parallel };
+        let chips = d.tp * d.cp * d.pp * d.dp;
+        let division = Division { tp: d.tp, cp: d.cp, ep: d.ep, chips, micro_batch, sequence_parallel };
         for recompute in only(Recompute::ALL.iter().copied(), pins.recompute) {
             for overlap_tp in only(overlaps.clone(), pins.overlap_tp) {
                 out.push(BlockKey { division, recompute, overlap_tp });
@@ -639,7 +640,7 @@ fn nearest_chips(machine: &Machine, model: &LanguageModel, (pins, space): (&Pins
 pub(super) const ONE: Degrees = Degrees { tp: 1, cp: 1, pp: 1, dp: 1, ep: 1, samples: 1 };
 /// A block that nothing divides.
 pub const ONE_KEY: BlockKey = BlockKey {
-    division: Division { tp: 1, cp: 1, ep: 1, micro_batch: 1, sequence_parallel: false },
+    division: Division { tp: 1, cp: 1, ep: 1, chips: 1, micro_batch: 1, sequence_parallel: false },
     recompute: Recompute::None,
     overlap_tp: false,
 };

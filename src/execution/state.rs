@@ -29,6 +29,12 @@ impl StateBytes {
         }
     }
 
+    /// Bytes that Adam reads and writes for one parameter: gradient and states, what products read of it, which it reads too where there is no copy of more bits.
+    pub fn optimizer_traffic(types: &Types) -> f64 {
+        let own = if types.master == types.weights { 2.0 } else { 1.0 };
+        own * types.weights.bytes() + types.gradients.bytes() + 2.0 * Self::training(types).optimizer
+    }
+
     /// Of inference: weights alone.
     pub fn inference(types: &Types) -> Self {
         Self { weights: types.weights.bytes(), ..Self::default() }
@@ -64,6 +70,9 @@ mod tests {
         assert_eq!(StateBytes::training(&fp16).total(), 16.0);
         let fp32 = Types { weights: DataType::Fp32, ..bf16 };
         assert_eq!(StateBytes::training(&fp32).total(), 16.0);
+        // 2 written, 4 and 12 read, 12 written; without a copy 4 and 4 of the weights, 4 of the gradient, twice the moments' 8.
+        assert_eq!(StateBytes::optimizer_traffic(&bf16), 30.0);
+        assert_eq!(StateBytes::optimizer_traffic(&fp32), 28.0);
         assert_eq!(StateBytes::inference(&Types { weights: DataType::Fp8, ..bf16 }).total(), 1.0);
     }
 

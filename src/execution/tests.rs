@@ -1,12 +1,13 @@
 //! Tests of the whole: an independent program's figures, closed forms by hand, metamorphic relations, search against brute force.
 
 mod cross;
+mod links;
 mod trained;
 
 use super::block::{BlockKey, Blocks, Inner};
 use super::communication::IterationLinks;
 use super::layer::{KernelTime, Kernels, Phase};
-use super::machine::{Machine, Traffic};
+use super::machine::{Machine, Peers, Traffic};
 use super::policy::Policy;
 use super::predict::{of_blocks, predict, predict_any};
 use super::schedule::{ChipWeights, stages};
@@ -233,7 +234,7 @@ fn parts_add_up_and_schedules_are_their_papers() {
     let p = predict_any(&m, &model, &plain).unwrap();
     close(p.time.parts(), p.time.total, 1e-12);
     let b = block(&m, &model, &plain);
-    let hop = 2.0 * m.line(Traffic::Next, 4, 16).at(b.hand_over) + 0.5e-3;
+    let hop = 2.0 * m.line(Traffic::Next, Peers::alone(4, 16)).at(b.hand_over) + 0.5e-3;
     // Stages of six layers; the first has the embedding, the last the head.
     let (layers, host) = (6.0 * b.plain.total(), 2e-3);
     let middle = layers + hop + host;
@@ -284,21 +285,6 @@ fn stages_share_layers_and_experts_come_after_plain_layers() {
     let w = ChipWeights::of(&gpt, 1, 1, 8);
     let sum: f64 = stages(&gpt, 8).iter().map(|s| s.count * w.of_stage(s).0).sum();
     close(sum, gpt.parameters().total() + 51200.0 * 64.0, 1e-12);
-}
-
-#[test]
-fn groups_are_where_the_order_of_degrees_puts_them() {
-    let m = machine(&Parts { nodes: 8, ..Parts::default() });
-    let sizes = |n, stride| m.group(n, stride).iter().map(|d| (d.size, d.bandwidth)).collect::<Vec<_>>();
-    assert_eq!(sizes(1, 1), []);
-    assert_eq!(sizes(8, 1), [(8, 200e9)]);
-    assert_eq!(sizes(16, 1), [(8, 200e9), (2, 20e9)]);
-    assert_eq!(sizes(8, 4), [(2, 200e9), (4, 20e9)]);
-    assert_eq!(sizes(4, 16), [(4, 20e9)]);
-    // All-reduce of 16 over both: 2 x 7/8 inside, 2 x 1/2 of an eighth outside.
-    close(m.line(Traffic::AllReduce, 16, 1).at(1e9), 1.75e9 / 200e9 + 1e9 / 8.0 / 20e9, 1e-9);
-    assert_eq!(m.line(Traffic::AllReduce, 1, 1).at(1e9), 0.0);
-    close(m.line(Traffic::Next, 4, 4).at(1e9), 1e9 / 20e9, 1e-12);
 }
 
 #[test]
@@ -558,72 +544,6 @@ fn conversion_before_the_gathering_is_of_own_tokens() {
     assert!((found / less - 1.0).abs() < 1e-6, "{found} {less}");
 }
 
-#[test]
-fn software_that_cannot_overlap_is_not_asked_to() {
-    let m = machine(&Parts { stack: ", overlap_dp: false, overlap_tp: false", ..Parts::default() });
-    let model = gpt(6, 1024, 8, 512, 24);
-    let e = Execution { overlap_tp: true, ..execution(2, 1, 4, 1) };
-    assert!(predict_any(&m, &model, &e).unwrap_err().contains("overlap_tp: the stack stack of test cannot"));
-    let all = executions(&m, &model, &Pins::default());
-    assert!(!all.is_empty() && all.iter().all(|e| !e.overlap_dp && !e.overlap_tp));
-    let found = search(&m, &model, &Pins::default()).unwrap();
-    assert_eq!(found.covered, all.len() as u64);
-}
-
-/// Overlap and ZeRO: hidden time is not waited for, and collectives among one chip cost nothing.
-#[test]
-fn overlap_hides_what_it_says() {
-    let m = machine(&Parts { nodes: 8, stack: HOST, ..Parts::default() });
-    let model = gpt(24, 2048, 16, 1024, 64);
-    let e = execution(4, 1, 16, 2);
-    let time = |e: &Execution| predict_any(&m, &model, e).unwrap().time;
-    let plain = time(&e);
-    let dp = time(&Execution { overlap_dp: true, ..e.clone() });
-    close(dp.dp + dp.hidden, plain.dp + plain.hidden, 1e-9);
-    assert!(dp.dp < plain.dp && dp.total < plain.total);
-    let tp = time(&Execution { overlap_tp: true, ..e.clone() });
-    close(tp.tp + tp.hidden, plain.tp + plain.hidden, 1e-9);
-    assert!(tp.tp < plain.tp);
-    let alone = time(&execution(1, 1, 1, 2));
-    assert_eq!((alone.tp, alone.dp, alone.bubble, alone.hand_over, alone.hidden), (0.0, 0.0, 0.0, 0.0, 0.0));
-    // ZeRO 1 sends as many bytes as the all-reduce of 2-byte gradients.
-    close(time(&Execution { zero: Zero::Optimizer, ..e.clone() }).dp, plain.dp, 1e-9);
-    assert!(time(&Execution { zero: Zero::Weights, ..e }).dp > plain.dp);
-}
-
-/// Whatever hides communication, an iteration grows with every pass of every block: a slower mapping is never a faster execution.
-#[test]
-fn no_pass_that_takes_longer_makes_an_iteration_shorter() {
-    let slow_links = Parts { nodes: 4, inner: 20e9, outer: 2e9, stack: HOST, ..Parts::default() };
-    let m = machine(&slow_links);
-    let model = gpt(6, 1024, 8, 512, 24);
-    let longer: [fn(&mut Blocks) -> &mut f64; 6] = [
-        |b| &mut b.plain.forward_pass,
-        |b| &mut b.plain.backward_pass,
-        |b| &mut b.embedding.forward_pass,
-        |b| &mut b.embedding.backward_pass,
-        |b| &mut b.head.forward_pass,
-        |b| &mut b.head.backward_pass,
-    ];
-    let all = executions(&m, &model, &Pins { chips: Some(8), ..Pins::default() });
-    let mut hidden = 0;
-    for e in all.iter().step_by(5) {
-        let block = block(&m, &model, e);
-        let time = |block: &Blocks| of_blocks(&m, &model, e, *block).unwrap().time;
-        let before = time(&block);
-        hidden += usize::from(before.hidden > 0.0 && e.zero == Zero::Gradients && e.overlap_dp);
-        for part in longer {
-            for factor in [1.01, 1.5, 4.0] {
-                let mut slower = block;
-                *part(&mut slower) *= factor;
-                let after = time(&slower).total;
-                assert!(after >= before.total * (1.0 - 1e-12), "{e:?}, {factor}: {after} {}", before.total);
-            }
-        }
-    }
-    assert!(hidden > 50, "{hidden}");
-}
-
 /// Energy by hand: of TP 2 and DP 4 each chip sends four all-reduces of the hidden activation a layer and microbatch, S bytes each (2 x 1/2 of S), one for the embedding and one for the
 /// head; three quarters of the gradients twice; FLOP are those of all chips.
 #[test]
@@ -655,25 +575,6 @@ fn half_of_the_products_lies_between() {
     assert!(none.time.total < half.time.total && half.time.total < full.time.total);
     let kept = |p: &super::predict::Prediction| p.memory.device.activations;
     assert!(full.memory.device.activations < kept(&half) && kept(&half) < kept(&none));
-}
-
-/// A collective delays what it runs beside by a share of its time. Hand-overs beside other pieces are waited for in none of 32 microbatches and two pieces, nor by three
-/// stages in the half of a bubble.
-#[test]
-fn what_runs_beside_other_work() {
-    let small = gpt(8, 1024, 8, 512, 64);
-    let of = |stack: &'static str, e: &Execution| {
-        predict_any(&machine(&Parts { stack, nodes: 2, ..Parts::default() }), &small, e).unwrap().time
-    };
-    let replicas = Execution { overlap_dp: true, ..execution(1, 1, 8, 1) };
-    let (free, delayed) = (of("", &replicas), of(", hidden_delays: 0.3", &replicas));
-    assert!(free.hidden > 0.0);
-    close(delayed.total - free.total, 0.3 * free.hidden, 1e-6);
-    let pieces = Execution { schedule: Schedule::Interleaved, chunks: 2, ..execution(1, 4, 2, 1) };
-    let (waiting, beside) = (of("", &pieces), of(", overlap_hand_over: true", &pieces));
-    assert!(waiting.hand_over > 0.0 && beside.hand_over == 0.0);
-    close(waiting.total - beside.total, waiting.hand_over * (1.0 + 1.5 / 64.0), 1e-6);
-    close(beside.hidden - waiting.hidden, waiting.hand_over, 1e-6);
 }
 
 /// Fragments of what comes and goes; gradients freed before activations grow; copies of two norms in 32 bits; both gathered inputs of two chips' halves.

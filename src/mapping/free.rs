@@ -200,12 +200,12 @@ impl Free {
 
     /// How replicas that share experts exchange what `bytes` of a chip are.
     fn exchange(&self, key: &BlockKey, bytes: f64) -> Sent {
-        self.machine.among(Traffic::AllToAll, key.division.parallelism().group(Group::Expert)).send(bytes, 0.0)
+        self.machine.line(Traffic::AllToAll, key.division.peers(Group::Expert)).send(bytes, 0.0)
     }
 
     /// How replicas that share tokens gather, or add up, `whole` bytes on a chip.
     fn gathering(&self, key: &BlockKey, whole: f64) -> Sent {
-        self.machine.among(Traffic::Gather, key.division.parallelism().group(Group::Context)).send(whole, 0.0)
+        self.machine.line(Traffic::Gather, key.division.peers(Group::Context)).send(whole, 0.0)
     }
 
     /// The use of the network by a tensor-parallel group of the innermost chips; the rest has replicas, which take no part.
@@ -368,6 +368,7 @@ impl Free {
                 let pass = &mut blocks.experts;
                 pass.exposed.joules += joules;
                 pass.exposed.ep += seconds;
+                (if forward { &mut pass.forward_busy } else { &mut pass.backward_busy })[2] += seconds;
                 *(if forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += seconds;
             }
         }
@@ -376,6 +377,7 @@ impl Free {
             let pass = pass_of(blocks, &plan.workload.blocks[block].name);
             pass.exposed.cp += seconds;
             pass.exposed.joules += joules;
+            (if phase == Phase::Forward { &mut pass.forward_busy } else { &mut pass.backward_busy })[1] += seconds;
             *(if phase == Phase::Forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += seconds;
         }
     }
@@ -590,6 +592,8 @@ pub fn passes(plan: &Plan) -> Blocks {
             pass.recompute += kernels * part.again;
             pass.backward_pass += part.seconds;
         }
+        let busy = if part.pass == Pass::Forward { &mut pass.forward_busy } else { &mut pass.backward_busy };
+        busy[0] += figures.network_s;
         if part.pass == Pass::Weight {
             pass.weight += part.seconds;
         }

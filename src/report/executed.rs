@@ -216,7 +216,7 @@ fn rate(x: &Served) -> f64 {
 
 fn chips(x: &Served) -> f64 {
     let l = &x.prediction.layout;
-    (l.tp * l.pp * l.dp) as f64
+    l.chips() as f64
 }
 
 /// Values by column of points that serve.

@@ -18,6 +18,8 @@ crate::choice! {
         Paged = "paged",
         /// Room for prompt and answer of each sequence, all of which every step reads: tensors of a fixed size.
         Static = "static",
+        /// The same, of which a step reads as many blocks of `cache_block` tokens as hold what has been written, the last as far as there is room.
+        Bucketed = "bucketed",
         /// The length that a graph was compiled for: `cache_block` tokens, doubled until prompt and answer are below it. Every step
         /// reads all of it.
         Compiled = "compiled",
@@ -298,7 +300,7 @@ impl Serving {
     pub fn reserved(&self, tokens: u64) -> u64 {
         let block = self.cache_block.max(1);
         match self.cache {
-            CacheLayout::Contiguous | CacheLayout::Static => tokens,
+            CacheLayout::Contiguous | CacheLayout::Static | CacheLayout::Bucketed => tokens,
             CacheLayout::Paged => tokens.div_ceil(block).saturating_mul(block),
             CacheLayout::Compiled => {
                 let mut room = block;

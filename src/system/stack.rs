@@ -124,8 +124,8 @@ crate::spec! {
         unsharded_head: Fraction = Fraction(1.0),
         /// Bytes moved for each weight and microbatch to add its gradient up.
         gradient_accumulation: Bytes = Bytes(4.0),
-        /// Bytes moved for each weight by the optimiser.
-        optimizer_traffic: Bytes = Bytes(20.0),
+        /// Bytes moved for each weight by the optimiser; left out, or where they are fewer: those that its states, weights and gradients have.
+        optimizer_traffic: Option<Bytes>,
         /// Bytes of one gradient in the reduction among replicas; left out: the gradients' type.
         gradient_reduction: Option<Bytes>,
         /// What passes from stage to stage.
@@ -331,7 +331,7 @@ impl Stack {
             logit_memory: Bytes(4.0),
             unsharded_head: Fraction(1.0),
             gradient_accumulation: Bytes(4.0),
-            optimizer_traffic: Bytes(20.0),
+            optimizer_traffic: None,
             gradient_reduction: None,
             hand_over: HandOver::Scattered,
             overlap_dp: true,
@@ -379,7 +379,10 @@ impl Stack {
                 logit_traffic: least(best.logit_traffic, one.logit_traffic),
                 logit_kernels: best.logit_kernels.min(one.logit_kernels),
                 gradient_accumulation: least(best.gradient_accumulation, one.gradient_accumulation),
-                optimizer_traffic: least(best.optimizer_traffic, one.optimizer_traffic),
+                optimizer_traffic: match (best.optimizer_traffic, one.optimizer_traffic) {
+                    (Some(a), Some(b)) => Some(least(a, b)),
+                    (a, b) => a.or(b),
+                },
                 grouped_share: Fraction(best.grouped_share.0.max(one.grouped_share.0)),
                 conversion: least(best.conversion, one.conversion),
                 logit_memory: least(best.logit_memory, one.logit_memory),

@@ -50,10 +50,16 @@ crate::spec! {
     pub struct Named ("software that rows name") {
         /// A part of a row's system or notes.
         word: String,
-        /// The chip; left out: any.
-        chip: Option<String>,
+        /// Its chips; left out: any.
+        chips: Vec<String> = Vec::new(),
         /// A part of the first clause of the notes; left out: any.
         clause: Option<String>,
+        /// A part of the notes; left out: any.
+        says: Option<String>,
+        /// A part of the row's source; left out: any.
+        of: Option<String>,
+        /// Where it is said that these runs have it, where the word alone does not.
+        because: Option<String>,
         /// The software.
         stack: Ref<Stack>,
     }
@@ -214,10 +220,13 @@ pub fn peak(name: &str, precision: DataType) -> Option<f64> {
 /// The software that a row names, if it is known.
 pub fn software(row: &Row, chip: &str) -> Option<&'static Ref<Stack>> {
     let first = row.notes.split(';').next().unwrap_or_default();
+    let within = |part: &Option<String>, text: &str| part.as_deref().is_none_or(|part| text.contains(part));
     let suits = |named: &&Named| {
         [&row.system, &row.notes].iter().any(|text| text.contains(&named.word))
-            && named.chip.as_deref().is_none_or(|c| c == chip)
-            && named.clause.as_deref().is_none_or(|part| first.contains(part))
+            && (named.chips.is_empty() || named.chips.iter().any(|c| c == chip))
+            && within(&named.clause, first)
+            && within(&named.says, &row.notes)
+            && within(&named.of, &row.source)
     };
     shipped().ok()?.software.iter().find(suits).map(|named| &named.stack)
 }

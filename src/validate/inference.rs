@@ -7,7 +7,7 @@ use super::point::{Point, Task};
 use super::predict::{NotPredicted, Prediction};
 use super::{boxes, machines, sources};
 use crate::execution::inference::{Layout, Server, predict};
-use crate::execution::machine::Traffic;
+use crate::execution::machine::{Peers, Traffic};
 use crate::execution::single_kernel::{Bench, Operator};
 use crate::model::kernel_time::Product;
 use crate::spec::read::Ref;
@@ -74,7 +74,7 @@ pub fn collective(point: &Point, traffic: Traffic, bytes: f64) -> Result<Predict
     let server = Server::new(&system).map_err(NotPredicted)?;
     Ok(Prediction::Seconds(server.collective(
         traffic,
-        chips,
+        Peers::alone(chips, 1),
         bytes,
         point.source.is_none_or(|source| source.switch_sums),
     )))

@@ -222,6 +222,9 @@ pub fn read(notes: &str, seq: Option<u64>, chips: Option<u64>) -> Notes {
             let digits: String = generation.chars().take_while(char::is_ascii_digit).collect();
             facts.attention_kernel = Some(format!("flash-{digits}"));
         }
+        if clause == "cuDNN" {
+            facts.attention_kernel = Some("cudnn-9".into());
+        }
         if let Some(sizes) = clause.strip_prefix("MxNxK ").and_then(three) {
             facts.product = Some(sizes);
         }

@@ -4,7 +4,7 @@ use super::metric::{Metric, Served};
 use super::point::{Point, Task};
 use crate::execution::machine::Traffic;
 
-use super::{closed_form, hpl, inference, machines::Known, training};
+use super::{closed_form, hpl, inference, machines, machines::Known, training};
 
 /// What a predictor says of a point. [`metric::express`](super::metric::express) turns it into the row's unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,6 +41,11 @@ pub trait Predictor: Sync {
     /// # Errors
     /// [`NotPredicted`] with the reason.
     fn predict(&self, point: &Point) -> Result<Prediction, NotPredicted>;
+
+    /// The software that it is predicted with: that which the row or its source names, or what is taken where they name none.
+    fn software(&self, _: &Point) -> Option<String> {
+        None
+    }
 }
 
 /// The models of this program, by task.
@@ -66,6 +71,13 @@ impl Predictor for Models {
             Task::AllReduce { bytes } => inference::collective(point, Traffic::AllReduce, *bytes),
             Task::Gather { bytes } => inference::collective(point, Traffic::Gather, *bytes),
             Task::Other { reason } => Err(NotPredicted::because(reason.clone())),
+        }
+    }
+
+    fn software(&self, point: &Point) -> Option<String> {
+        match &point.task {
+            Task::Training => machines::system(&self.machines, point).ok()?.0.stack.map(|stack| stack.0.name),
+            _ => inference::parts(point)?.1.map(str::to_owned),
         }
     }
 }

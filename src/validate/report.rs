@@ -201,6 +201,7 @@ fn row(outcome: &Outcome) -> Json {
         "status": if predicted.is_some() { "predicted" } else { "not predicted" },
         "reason": outcome.predicted.as_ref().err().map(ToString::to_string),
         "assumed": outcome.point.assumed,
+        "software": outcome.software,
         "source": row.source,
     })
 }
@@ -220,6 +221,7 @@ pub fn csv(scores: &Scores) -> Result<String, csv::Error> {
         "error_pct",
         "reason",
         "assumed",
+        "software",
         "source",
     ])?;
     for outcome in &scores.outcomes {
@@ -231,7 +233,9 @@ pub fn csv(scores: &Scores) -> Result<String, csv::Error> {
         let assumed = outcome.point.assumed.join("; ");
         let measured = row.value.to_string();
         let class = outcome.point.class.word();
-        let fields = [&row.id, class, &measured, &predicted, row.unit.word, &error, &reason, &assumed, &row.source];
+        let software = outcome.software.as_deref().unwrap_or_default();
+        let fields =
+            [&row.id, class, &measured, &predicted, row.unit.word, &error, &reason, &assumed, software, &row.source];
         writer.write_record(fields)?;
     }
     let bytes = writer.into_inner().map_err(|e| csv::Error::from(e.into_error()))?;

@@ -18,6 +18,8 @@ pub struct Outcome {
     /// The predicted figure in the row's unit and its error in per cent, positive where predicted is slower or more; or why
     /// there is none.
     pub predicted: Result<(f64, f64), NotPredicted>,
+    /// The software that is counted, where one is.
+    pub software: Option<String>,
 }
 
 /// The errors of a class.
@@ -88,10 +90,15 @@ impl Scores {
 
 /// Predicts every point and sums up. Points are independent and run in parallel; the order of the answer is that of the points.
 pub fn score(points: Vec<Point>, refused: Vec<Refused>, predictor: &dyn Predictor, bounds: &Bounds) -> Scores {
-    let outcomes: Vec<Outcome> =
-        points.into_par_iter().map(|point| Outcome { predicted: predict(&point, predictor), point }).collect();
+    let outcomes: Vec<Outcome> = points.into_par_iter().map(|point| outcome(point, predictor)).collect();
     let classes = Class::ALL.iter().filter_map(|class| class_score(*class, &outcomes, bounds)).collect();
     Scores { outcomes, classes, refused }
+}
+
+fn outcome(point: Point, predictor: &dyn Predictor) -> Outcome {
+    let predicted = predict(&point, predictor);
+    let software = if predicted.is_ok() { predictor.software(&point) } else { None };
+    Outcome { predicted, software, point }
 }
 
 fn predict(point: &Point, predictor: &dyn Predictor) -> Result<(f64, f64), NotPredicted> {

@@ -86,7 +86,8 @@ fn a_slower_chip_is_not_faster_where_memory_is_short() {
         (found.gap(), found.best.expect("an execution fits").time.total)
     };
     let (stated, slower) = (seconds(None), seconds(Some(FlopRate(5e12))));
-    assert!(stated.0 < 0.001 && slower.0 < 0.001, "{stated:?} {slower:?}");
+    // Groups of 16 cross boxes of eight, on the links of replicas: another mapping is taken to send nothing there.
+    assert!(stated.0 < 0.0025 && slower.0 < 0.0025, "{stated:?} {slower:?}");
     assert!(stated.1 < slower.1, "{stated:?} {slower:?}");
 }
 
@@ -162,6 +163,7 @@ fn passes_are_those_of_the_graph() {
                 tp: 4,
                 cp: 1,
                 ep: 1,
+                chips: 4,
                 micro_batch: 1,
                 sequence_parallel: false,
             },
@@ -218,8 +220,14 @@ fn no_bound_is_above_its_mapping() {
                     continue;
                 }
                 let recompute = Recompute::ALL[(i + model.layers as usize) % 3];
-                let division =
-                    flowspace::execution::layer::Division { tp, cp, ep: 1, micro_batch, sequence_parallel: false };
+                let division = flowspace::execution::layer::Division {
+                    tp,
+                    cp,
+                    ep: 1,
+                    chips: tp * cp,
+                    micro_batch,
+                    sequence_parallel: false,
+                };
                 let key = BlockKey { division, recompute, overlap_tp: false };
                 let bound = free.bound(&key);
                 for best in free.best(&key, &bound, 0, Deadline::after(Some(20.0))).unwrap() {
@@ -262,7 +270,14 @@ fn replicas_that_share_tokens_gather_keys_and_values() {
     let free = Free::new(&system, &model, &Limits::default()).unwrap();
     let all = Executions::new(&system, &model, &Limits::default()).unwrap();
     let best = |tp: u64, cp: u64, micro_batch: u64, recompute| {
-        let division = flowspace::execution::layer::Division { tp, cp, ep: 1, micro_batch, sequence_parallel: false };
+        let division = flowspace::execution::layer::Division {
+            tp,
+            cp,
+            ep: 1,
+            chips: tp * cp,
+            micro_batch,
+            sequence_parallel: false,
+        };
         let key = BlockKey { division, recompute, overlap_tp: false };
         let bound = free.bound(&key);
         // 128 sets.
@@ -276,7 +291,10 @@ fn replicas_that_share_tokens_gather_keys_and_values() {
     for recompute in Recompute::ALL {
         let (alone, shared) = (best(1, 1, 2, *recompute), best(1, 4, 2, *recompute));
         let bytes = 2.0 * 512.0 * 256.0 * 2.0;
-        let once = all.machine.line(flowspace::execution::machine::Traffic::Gather, 4, 1).at(bytes);
+        let once = all
+            .machine
+            .line(flowspace::execution::machine::Traffic::Gather, flowspace::execution::machine::Peers::alone(4, 1))
+            .at(bytes);
         let found = shared.plain.exposed.cp;
         assert!((found - 6.0 * once).abs() <= 1e-12 * found && once > 0.0, "{recompute}: {found} {once}");
         assert!((4.0 * shared.plain.flop - alone.plain.flop).abs() <= 1e-12 * alone.plain.flop, "{recompute}");
@@ -285,7 +303,11 @@ fn replicas_that_share_tokens_gather_keys_and_values() {
         assert!((4.0 * shared.hand_over - alone.hand_over).abs() <= 1e-12 * alone.hand_over, "{recompute}");
         // Chips of a tensor-parallel group have at least their part of the whole each.
         let divided = best(2, 4, 2, *recompute).plain.exposed.cp;
-        let least = 6.0 * all.machine.line(flowspace::execution::machine::Traffic::Gather, 4, 2).at(bytes / 2.0);
+        let least = 6.0
+            * all
+                .machine
+                .line(flowspace::execution::machine::Traffic::Gather, flowspace::execution::machine::Peers::alone(4, 2))
+                .at(bytes / 2.0);
         assert!(divided >= least * (1.0 - 1e-12), "{recompute}: {divided} {least}");
     }
 }

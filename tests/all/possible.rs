@@ -268,6 +268,7 @@ fn fusions_and_divisions_by_hand() {
             tp: 4,
             cp: 1,
             ep: 1,
+            chips: 4,
             micro_batch: 2,
             sequence_parallel: false,
         },

@@ -4,7 +4,7 @@ use super::trace_chains::{ORDERS, passes, replayed, replayed_by};
 use super::trace_executions::{degrees, ranks, without_metadata};
 use crate::scratch::Scratch;
 use flowspace::execution::Machine;
-use flowspace::execution::machine::Traffic;
+use flowspace::execution::machine::{Peers, Traffic};
 use flowspace::spec::Reader;
 use flowspace::system::System;
 use flowspace::trace::chakra::{self, CommType, Node, NodeType};
@@ -120,7 +120,7 @@ fn collectives_take_the_predictions_time() {
                 CommType::AllToAll => (Traffic::AllToAll, size),
                 other => panic!("{other:?}"),
             };
-            (machine.line(traffic, tp, 1).at(bytes) * 1e6).round() as u64
+            (machine.line(traffic, Peers::alone(tp, 1)).at(bytes) * 1e6).round() as u64
         };
         let takes = |node: &Node| match node.kind {
             NodeType::Comp => node.duration_micros,
@@ -151,7 +151,7 @@ fn experts_are_exchanged_among_replicas() {
     let parts = map["iteration_parts_s"]["ep"].as_f64().unwrap();
     assert!(parts > 0.0);
     let (machine, _) = machine(&scratch);
-    let line = machine.line(Traffic::AllToAll, 4, 2);
+    let line = machine.line(Traffic::AllToAll, Peers::alone(4, 2));
     for nodes in &traces {
         // Three layers with experts and two microbatches.
         let all: Vec<&Node> = nodes.iter().filter(of_experts).collect();
@@ -172,7 +172,7 @@ fn tokens_are_shared_among_replicas() {
     let groups = chakra::CommGroups::read(&scratch.0.join("out/comm_group.json")).unwrap();
     let parts = map["iteration_parts_s"]["cp"].as_f64().unwrap();
     let (machine, _) = machine(&scratch);
-    let line = machine.line(Traffic::Gather, 4, 2);
+    let line = machine.line(Traffic::Gather, Peers::alone(4, 2));
     for nodes in &traces {
         let of_tokens = |n: &&Node| n.group().is_some_and(|g| groups.0[&g].len() == 4 && !n.name.contains("step"));
         let inside = nodes.iter().filter(of_tokens).filter(|n| n.name.contains("layer"));

@@ -259,30 +259,45 @@ impl Batch<'_> {
         self.generated.saturating_sub(1)
     }
 
-    /// Tokens seen by the mean step, and by the last, over all layers.
-    fn seen(&self) -> (f64, f64) {
+    /// Tokens that the mean step and the last go through, over all layers, in whole blocks of so many, at most the room that there is.
+    fn seen(&self, block: f64) -> (f64, f64) {
+        let room = (self.prompt + self.generated) as f64;
         let (from, steps) = (self.prompt as f64, self.count() as f64);
+        let whole = |tokens: f64| (tokens / block).ceil() * block;
+        // Of contexts of 1 to `tokens` tokens, all blocks: full ones, and what is begun.
+        let up_to = |tokens: f64| {
+            let full = (tokens / block).floor();
+            block * block * full * (full + 1.0) / 2.0 + (tokens - full * block) * (full + 1.0) * block
+        };
         let mean = |window: f64| {
             if steps == 0.0 {
-                return from.min(window);
+                return whole(from).min(window);
             }
             // Step j sees from + j tokens, or the window; the first `growing` of them lie below it.
-            let growing = (window - from).clamp(0.0, steps);
-            let below = growing * from + growing * (growing + 1.0) / 2.0;
+            let growing = ((window / block).floor() * block - from).clamp(0.0, steps);
             let full = if steps > growing { (steps - growing) * window } else { 0.0 };
-            (below + full) / steps
+            (up_to(from + growing) - up_to(from) + full) / steps
         };
         let model = self.steps.model;
         (
-            model.over_layers(|| mean(f64::INFINITY), |window| mean(window as f64)),
-            model.over_layers(|| from + steps, |window| (from + steps).min(window as f64)),
+            model.over_layers(|| mean(room), |window| mean(room.min(window as f64))),
+            model.over_layers(
+                || whole(from + steps).min(room),
+                |window| whole(from + steps).min(room.min(window as f64)),
+            ),
         )
     }
 
-    fn cached(&self, seen: f64) -> f64 {
-        match self.steps.server.serving.cache {
-            CacheLayout::Compiled | CacheLayout::Static => memory::kept(&self.steps, self.prompt + self.generated),
-            _ => seen,
+    /// Tokens of a sequence's cache that the mean step and the last read.
+    fn cached(&self) -> (f64, f64) {
+        let serving = &self.steps.server.serving;
+        match serving.cache {
+            CacheLayout::Compiled | CacheLayout::Static => {
+                let kept = memory::kept(&self.steps, self.prompt + self.generated);
+                (kept, kept)
+            }
+            CacheLayout::Bucketed => self.seen(serving.cache_block.max(1) as f64),
+            CacheLayout::Contiguous | CacheLayout::Paged => self.seen(1.0),
         }
     }
 
@@ -351,13 +366,13 @@ impl Batch<'_> {
         // Rows that fill a step up have no context.
         let rows = steps.server.rows_of_step(each);
         let real = each / rows;
-        let step = |seen: f64| {
-            let pass = Pass::Token { context: seen * real, cached: self.cached(seen) * real };
+        let step = |seen: f64, cached: f64| {
+            let pass = Pass::Token { context: seen * real, cached: cached * real };
             let host = Seconds { host: serving.step.0 + n as f64 * serving.step_sequence.0, ..Seconds::default() };
             let spent = through(1.0, (rows, rows), pass);
             Spent { seconds: spent.seconds.plus(&host), ..spent }
         };
-        let (mean, last) = self.seen();
+        let ((mean, last), (mean_cached, last_cached)) = (self.seen(1.0), self.cached());
         // What the software takes until a first token; a model that scores no next words has none.
         let peers = (steps.layout.tp.max(1) - 1) as f64;
         let asked = if steps.model.generates() { serving.request.0 + peers * serving.request_peer.0 } else { 0.0 };
@@ -368,11 +383,11 @@ impl Batch<'_> {
         // A microbatch is one pass of all its prompts, or a pass for each.
         let (passes, read) = if serving.prompts_alone { (each, 1.0) } else { (1.0, each) };
         let prompts = through(passes, (read * self.prompt as f64, read), Pass::Prompt);
-        let mean = step(mean);
+        let mean = step(mean, mean_cached);
         Wave {
             prompt: prompts.seconds.times(waited).plus(&host),
             step: mean.seconds,
-            last_step: step(last).seconds.total(),
+            last_step: step(last, last_cached).seconds.total(),
             uses: prompts.uses + mean.uses.times(self.count() as f64),
         }
     }
@@ -492,7 +507,7 @@ pub fn predict_for(
     };
     let used = of.uses(&waves, batch).joules(&power.rates);
     let Waves { at_once, microbatches, count, first, last_ttft, latency, .. } = waves;
-    let chips = (layout.tp * layout.pp * layout.dp) as f64;
+    let chips = layout.chips() as f64;
     let sequences = batch as f64;
     let generated_per_s = sequences * generated as f64 / latency;
     let tokens_per_s = sequences * (prompt + generated) as f64 / latency;

@@ -1,6 +1,7 @@
 //! A system as a server: what its chips make of the kernels of a step, and the software's share.
 
-use crate::execution::machine::{Line, Machine, Traffic};
+use super::step::Layout;
+use crate::execution::machine::{Line, Machine, Peers, Traffic};
 use crate::model::collective;
 use crate::model::kernel_time::KernelTimes;
 use crate::system::kernels::{Burst, Kernels, Tile};
@@ -109,21 +110,21 @@ impl Server {
         self.kernels.bandwidth() * share.0
     }
 
-    /// Seconds of an all-reduce of `bytes` among `tp` neighbours, what the software adds included.
-    pub fn all_reduce(&self, tp: u64, bytes: f64) -> f64 {
-        if tp <= 1 || bytes <= 0.0 {
+    /// Seconds of an all-reduce of `bytes`, what the software adds included.
+    pub fn all_reduce(&self, peers: Peers, bytes: f64) -> f64 {
+        if peers.chips <= 1 || bytes <= 0.0 {
             return 0.0;
         }
-        self.collective(Traffic::AllReduce, tp, bytes, true)
+        self.collective(Traffic::AllReduce, peers, bytes, true)
     }
 
-    /// Seconds of a collective among all of `chips` chips by itself: an all-reduce, or half of one; `switches`: whether a switch may add up.
-    pub fn collective(&self, traffic: Traffic, chips: u64, bytes: f64, switches: bool) -> f64 {
+    /// Seconds of a collective: an all-reduce, or half of one; `switches`: whether a switch may add up.
+    pub fn collective(&self, traffic: Traffic, peers: Peers, bytes: f64, switches: bool) -> f64 {
         let halves = if traffic == Traffic::AllReduce { 2.0 } else { 1.0 };
-        let by_links = || self.machine.line(traffic, chips, 1).at(bytes) + self.serving.all_reduce.0;
+        let by_links = || self.machine.line(traffic, peers).at(bytes) + self.serving.all_reduce.0;
         match &self.serving.collectives {
             Some(library) => {
-                let called = collective::by_library(&self.machine.group(chips, 1), library, halves, bytes, switches);
+                let called = collective::by_library(&self.machine.group(peers), library, halves, bytes, switches);
                 if self.machine.ideal { called.min(by_links()) } else { called }
             }
             None => by_links(),
@@ -131,12 +132,13 @@ impl Server {
     }
 
     /// Hand-over from a stage to the next.
-    pub fn hand_over(&self, tp: u64, dp: u64) -> Line {
-        self.machine.line(Traffic::Next, 2, tp.saturating_mul(dp))
+    pub fn hand_over(&self, layout: &Layout) -> Line {
+        let apart = layout.tp.saturating_mul(layout.dp);
+        self.machine.line(Traffic::Next, Peers { chips: 2, apart, of: layout.chips() })
     }
 
-    /// Exchange of tokens among `ep` replicas that share experts.
-    pub fn exchange(&self, ep: u64, tp: u64) -> Line {
-        self.machine.line(Traffic::AllToAll, ep, tp)
+    /// Exchange of tokens among replicas that share experts.
+    pub fn exchange(&self, layout: &Layout) -> Line {
+        self.machine.line(Traffic::AllToAll, Peers { chips: layout.ep, apart: layout.tp, of: layout.chips() })
     }
 }

@@ -24,7 +24,7 @@
 
 use super::energy::{Kernel, Spent, Uses};
 use super::server::Server;
-use crate::execution::machine::Traffic;
+use crate::execution::machine::{Peers, Traffic};
 use crate::execution::schedule::{StageKind, stages};
 use crate::model::kernel_time::Product;
 use crate::system::serving::ExpertWork;
@@ -42,6 +42,18 @@ pub struct Layout {
     pub dp: u64,
     /// Replicas among which experts are divided.
     pub ep: u64,
+}
+
+impl Layout {
+    /// All chips.
+    pub fn chips(&self) -> u64 {
+        self.tp.saturating_mul(self.pp).saturating_mul(self.dp)
+    }
+
+    /// The chips that share a layer.
+    pub fn tensor(&self) -> Peers {
+        Peers { chips: self.tp, apart: 1, of: self.chips() }
+    }
 }
 
 /// What passes through a stage at once.
@@ -269,8 +281,8 @@ impl<'a> Steps<'a> {
         let of_attention = if model.parallel_block && server.serving.joint_sums { 0.0 } else { 1.0 };
         let of_each = model.experts.filter(|_| with_experts && server.serving.experts == ExpertWork::EveryToken);
         let sums = of_attention + of_each.map_or(1.0, |e| (e.count / self.layout.ep.max(1)).max(1) as f64);
-        let mut network = sums * server.all_reduce(self.layout.tp, rows * h * word);
-        let mut link_j = sums * server.machine.line(Traffic::AllReduce, self.layout.tp, 1).joules(rows * h * word);
+        let mut network = sums * server.all_reduce(self.layout.tensor(), rows * h * word);
+        let mut link_j = sums * server.machine.line(Traffic::AllReduce, self.layout.tensor()).joules(rows * h * word);
         let mut routed = 0.0;
         let width = match model.experts.filter(|_| with_experts) {
             Some(e) => {
@@ -287,7 +299,7 @@ impl<'a> Steps<'a> {
                     weights += self.perceptron(1.0, rows, firsts * shared, h) + self.perceptron(1.0, rows, h, shared);
                 }
                 kernels += server.machine.stack.expert_kernels as f64;
-                let exchange = server.exchange(self.layout.ep, self.layout.tp);
+                let exchange = server.exchange(&self.layout);
                 network += 2.0 * exchange.at(rows * k * h * word);
                 link_j += 2.0 * exchange.joules(rows * k * h * word);
                 // Tokens are copied for each expert that gets them and added up behind: read and written both times.
@@ -376,7 +388,7 @@ impl<'a> Steps<'a> {
             return Spent::default();
         }
         let bytes = rows * self.model.hidden as f64 * self.model.types.activations.bytes();
-        let line = self.server.hand_over(self.layout.tp, self.layout.dp);
+        let line = self.server.hand_over(&self.layout);
         Spent {
             seconds: Seconds { network: line.at(bytes), ..Seconds::default() },
             uses: Uses { link_j: line.joules(bytes), ..Uses::default() },

@@ -243,6 +243,21 @@ fn fixed_caches_end_with_the_window() {
     assert_eq!(fixed.memory.cache, growing.memory.cache);
 }
 
+/// Two tokens of prompt and three steps of 3, 4 and 5 tokens: in blocks of two 4, 4 and 6 are read; static all 6. In room, static. In a window of three tokens all three of them.
+#[test]
+fn buckets_are_read_as_they_are_begun() {
+    let of = |cache: &str, edit: &[(&str, &str)]| {
+        predict(&server(&[("cache: contiguous", cache)]), &model(edit), ONE, 1).unwrap()
+    };
+    let bucketed = "cache: bucketed, cache_block: 2";
+    let (fixed, growing, in_blocks) = (of("cache: static", &[]), of("cache: contiguous", &[]), of(bucketed, &[]));
+    let token = (fixed.step.attention - growing.step.attention) / 2.0;
+    close(in_blocks.step.attention, growing.step.attention + token * (14.0 / 3.0 - 4.0));
+    assert_eq!(in_blocks.memory.cache, fixed.memory.cache);
+    let windowed = [("seq: 2", "window: 3, seq: 2")];
+    close(of(bucketed, &windowed).step.attention, of("cache: contiguous", &windowed).step.attention);
+}
+
 #[test]
 fn software_costs_what_it_says() {
     let base = predict(&server(&[]), &model(&[]), ONE, 2).unwrap();

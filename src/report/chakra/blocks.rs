@@ -185,6 +185,7 @@ impl OfKernels<'_> {
             tp: e.tp,
             cp: e.cp,
             ep: e.ep,
+            chips: e.chips(),
             micro_batch: e.micro_batch,
             sequence_parallel: e.sequence_parallel,
         };

@@ -394,7 +394,7 @@ impl<W: Write> Sheet<'_, W> {
             Zero::Off => dense + experts,
             _ => dense / replicas + experts / (replicas / e.ep as f64),
         };
-        let bytes = own * job.machine.stack.optimizer_traffic.0;
+        let bytes = own * c.optimizer_bytes;
         self.compute("optimizer", &Amount { flop: 0.0, bytes, seconds: own * c.optimizer }, false)?;
         let gathered = match e.zero {
             Zero::Optimizer | Zero::Gradients => job.of_weights(stage, CommType::AllGather, c.state.weights),

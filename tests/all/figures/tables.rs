@@ -385,13 +385,15 @@ type Group = (&'static str, fn(&str) -> bool, &'static str);
 
 /// Errors of inference and kernels by where the points come from.
 fn accuracy_inference(sources: &mut Sources) -> Result<String, String> {
-    let groups: [Group; 7] = [
+    let groups: [Group; 9] = [
         ("products on A100", |id| id.starts_with("mm-a100"), ""),
         ("products on MI210", |id| id.starts_with("mm-mi210"), ""),
         ("kernels of a GPT-3 layer, four A100", |id| id.starts_with("layer-"), ""),
         ("best-shape products", |id| id.starts_with("best-"), ""),
         ("LLM-Inference-Bench, A100 40 GB", |id| id.starts_with("lib-a100"), ""),
         ("LLM-Inference-Bench, eight SN40L", |id| id.starts_with("lib-sn40l"), ""),
+        ("AMD, vLLM 0.9 to 0.11 on eight MI300X", |id| id.starts_with("amd-vllm"), ""),
+        ("Oracle, vLLM of 2024 on eight MI300X", |id| id.starts_with("oracle-vllm"), ""),
         ("class", |_| true, "**"),
     ];
     accuracy_of("validate", "inference-kernels products", &groups, sources)

@@ -3,9 +3,11 @@
 //! *Embedding*: rows of a table of V words are looked up (and, trained, added to its gradient); narrower words are widened; learned positions
 //! are looked up and added; or patches of an image meet a matrix. *Head*: the last norm, what the head has of its own, the product with V
 //! rows (2 V h FLOP a token), and the loss: a softmax over V of each token, for which chips that share the words exchange three 32-bit numbers a token
-//! (largest, sum of exponentials, that of the label: Megatron-LM, `core/tensor_parallel/cross_entropy.py`). The softmax is kept in 32 bits.
+//! (largest, sum of exponentials, that of the label: Megatron-LM, `core/tensor_parallel/cross_entropy.py`). The softmax is kept in 32 bits. A masked language model scores the tokens that it
+//! predicts ([`MASKED`]), classes and poolers the first.
 //! A head that is the embedding again has a table of its own here: the sum of gradients between first and last stage is not expressed.
 
+use super::super::flop::MASKED;
 use super::super::spec::{Head, LanguageModel, Position};
 use super::net::{Net, shape};
 use super::perceptron::function;
@@ -20,6 +22,13 @@ fn look_up(net: &mut Net, name: &str, (rows, width): (u64, u64), of: usize) -> u
     let kernel = &mut net.b.kernels[k];
     (kernel.lookup, kernel.flop, kernel.extra_dram_bytes) = (true, Some(moved), moved * net.word);
     net.out(k, name, (width, n))
+}
+
+/// Takes some tokens of `h` channels out of all.
+fn gather(net: &mut Net, name: &str, (h, tokens): (u64, u64), x: usize) -> usize {
+    let whole = shape((1, h, 1, net.sequence.tokens));
+    let back = Rule::Other { shape: whole, gradient: Slot::Reshaped, saved: Vec::new(), to: vec![x] };
+    net.one(name, Op::Elementwise, (1, h, 1, tokens), &[(x, Slot::Reshaped)], back)
 }
 
 /// The embedding; gives what the first layer reads.
@@ -70,15 +79,16 @@ pub(super) fn head(net: &mut Net, model: &LanguageModel, hidden: usize) {
             x = net.linear("Logits", words, width, x);
         }
         Head::MaskedTokens => {
-            let made = net.linear("Head_transform", h, h, x);
+            // Training scores the tokens that are predicted, a served sequence asks for one.
+            let scored = (MASKED * net.sequence.tokens as f64).round().max(1.0) as u64;
+            let asked = gather(net, "Masked_tokens", (h, if net.sequence.training { scored } else { 1 }), x);
+            let made = net.linear("Head_transform", h, h, asked);
             let made = function(net, "Head_activation", 1, &[made]);
             let made = net.norm("LNh", (1, h), made);
             x = net.linear("Logits", words, h, made);
         }
         Head::Pooler | Head::Classes => {
-            let whole = shape((1, h, 1, net.sequence.tokens));
-            let gather = Rule::Other { shape: whole, gradient: Slot::Reshaped, saved: Vec::new(), to: vec![x] };
-            let one = net.one("First_token", Op::Elementwise, (1, h, 1, 1), &[(x, Slot::Reshaped)], gather);
+            let one = gather(net, "First_token", (h, 1), x);
             x = if model.head == Head::Classes {
                 net.linear("Logits", words, h, one)
             } else {
