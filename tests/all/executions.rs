@@ -5,6 +5,7 @@ use crate::scratch::Scratch;
 use flowspace::check::execution::verify;
 use flowspace::deadline::Deadline;
 use flowspace::execution::block::{BlockKey, Inner};
+use flowspace::execution::layer::Division;
 use flowspace::execution::predict::predict_any;
 use flowspace::execution::search::executions;
 use flowspace::execution::{Machine, Pins, Recompute, Schedule};
@@ -158,18 +159,7 @@ fn passes_are_those_of_the_graph() {
             ..Request::default()
         };
         let Answer::Mapped(plan, _) = map(&graph, &roomy, &request).unwrap() else { panic!("{name}: no plan") };
-        let key = |recompute| BlockKey {
-            division: flowspace::execution::layer::Division {
-                tp: 4,
-                cp: 1,
-                ep: 1,
-                chips: 4,
-                micro_batch: 1,
-                sequence_parallel: false,
-            },
-            recompute,
-            overlap_tp: false,
-        };
+        let key = |recompute| BlockKey { division: division(4, 1, 1), recompute, overlap_tp: false };
         let best = |recompute| {
             let key = key(recompute);
             let bound = free.bound(&key);
@@ -220,14 +210,7 @@ fn no_bound_is_above_its_mapping() {
                     continue;
                 }
                 let recompute = Recompute::ALL[(i + model.layers as usize) % 3];
-                let division = flowspace::execution::layer::Division {
-                    tp,
-                    cp,
-                    ep: 1,
-                    chips: tp * cp,
-                    micro_batch,
-                    sequence_parallel: false,
-                };
+                let division = division(tp, cp, micro_batch);
                 let key = BlockKey { division, recompute, overlap_tp: false };
                 let bound = free.bound(&key);
                 for best in free.best(&key, &bound, 0, Deadline::after(Some(20.0))).unwrap() {
@@ -261,6 +244,11 @@ fn no_bound_is_above_its_mapping() {
     assert!(seen > 80, "{seen}");
 }
 
+/// Microbatches divided among tensor- and context-parallel chips that nobody is beside.
+fn division(tp: u64, cp: u64, micro_batch: u64) -> Division {
+    Division { tp, cp, ep: 1, chips: tp * cp, micro_batch, sequence_parallel: false }
+}
+
 /// Context parallelism on chips that fuse: a layer gathers keys and values forward and once more backward and adds up both gradients, six times 512 rows of the whole
 /// sample's 256 tokens; each replica has its part of the FLOP, and of what is kept but no keys and values of others.
 #[test]
@@ -270,14 +258,7 @@ fn replicas_that_share_tokens_gather_keys_and_values() {
     let free = Free::new(&system, &model, &Limits::default()).unwrap();
     let all = Executions::new(&system, &model, &Limits::default()).unwrap();
     let best = |tp: u64, cp: u64, micro_batch: u64, recompute| {
-        let division = flowspace::execution::layer::Division {
-            tp,
-            cp,
-            ep: 1,
-            chips: tp * cp,
-            micro_batch,
-            sequence_parallel: false,
-        };
+        let division = division(tp, cp, micro_batch);
         let key = BlockKey { division, recompute, overlap_tp: false };
         let bound = free.bound(&key);
         // 128 sets.
