@@ -739,7 +739,7 @@ impl<'a> Served<'a> {
         let memories = self.memories(wave, microbatches);
         for memory in &memories {
             let Some(capacity) = self.system.memory.0.capacity else { break };
-            let free = capacity.0 - memory.weights - memory.buffers;
+            let free = capacity.0 * self.serving.memory_limit.0 - memory.weights - memory.buffers;
             // Equal to the last digits counts as fitting.
             if memory.cache > free * self.serving.cache_share.0 + TOLERANCE * capacity.0 {
                 return Err(vec![format!("{wave} sequences at once do not fit the memory of a chip")]);

@@ -140,6 +140,8 @@ crate::spec! {
         cache_block: u64 = 64,
         /// Share of the memory that weights leave which the cache may take.
         cache_share: Share = Share(0.9),
+        /// Share of the whole memory that weights, buffers and the cache may take together.
+        memory_limit: Share = Share(1.0),
         /// Host time of a step for each sequence.
         step_sequence: Seconds = Seconds(0.0),
         /// Host time of a step, whatever its sequences.
@@ -248,6 +250,7 @@ impl Serving {
             cache: CacheLayout::Paged,
             cache_block: 1,
             cache_share: Share(1.0),
+            memory_limit: Share(1.0),
             step_sequence: Seconds(0.0),
             step: Seconds(0.0),
             request: Seconds(0.0),

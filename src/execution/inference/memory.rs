@@ -138,10 +138,10 @@ impl Stages {
 
     /// Whether they fit.
     pub fn fit(&self, steps: &Steps, tokens: (u64, u64), n: u64, microbatches: u64) -> bool {
-        let capacity = steps.server.machine.capacity.unwrap_or(f64::INFINITY);
+        let usable = steps.server.usable();
         let share = steps.server.serving.cache_share.0;
         self.memories(steps, tokens, n, microbatches).all(|m| {
-            let free = capacity - m.weights - m.buffers;
+            let free = usable - m.weights - m.buffers;
             free >= 0.0 && m.cache <= free * share
         })
     }

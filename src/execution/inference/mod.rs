@@ -128,8 +128,10 @@ pub enum Refusal {
     Memory {
         /// Bytes needed.
         needed: f64,
-        /// Bytes of the memory.
-        capacity: f64,
+        /// Bytes of the memory that the software takes at most.
+        usable: f64,
+        /// Share of the memory that these are.
+        limit: f64,
         /// Of them weights.
         weights: f64,
     },
@@ -151,13 +153,20 @@ impl fmt::Display for Refusal {
         match self {
             Self::Degrees(why) | Self::System(why) => f.write_str(why),
             Self::Wave { found, most, which } => write!(f, "wave {found}: expected 1 to {most}, {which}"),
-            Self::Memory { needed, capacity, weights } => write!(
-                f,
-                "one sequence needs {} of memory on a chip that has {} ({} of it weights): more chips to a replica, or narrower types",
-                Bytes(*needed).printed_above(),
-                Bytes(*capacity),
-                Bytes(*weights)
-            ),
+            Self::Memory { needed, usable, limit, weights } => {
+                let of = if *limit < 1.0 {
+                    format!(", of which the software takes {} ({} %)", Bytes(*usable), limit * 100.0)
+                } else {
+                    String::new()
+                };
+                write!(
+                    f,
+                    "one sequence needs {} of memory on a chip that has {}{of} ({} of it weights): more chips to a replica, or narrower types",
+                    Bytes(*needed).printed_above(),
+                    Bytes(*usable / limit.max(f64::MIN_POSITIVE)),
+                    Bytes(*weights)
+                )
+            }
         }
     }
 }
@@ -463,7 +472,8 @@ pub fn predict_for(
     if room.sequences == 0 {
         return Err(Refusal::Memory {
             needed: room.weights + room.buffers + room.sequence / server.serving.cache_share.0.max(f64::MIN_POSITIVE),
-            capacity: server.machine.capacity.unwrap_or(f64::INFINITY),
+            usable: server.usable(),
+            limit: server.serving.memory_limit.0,
             weights: room.weights,
         });
     }

@@ -36,6 +36,11 @@ pub struct Server {
 }
 
 impl Server {
+    /// Bytes of a chip's memory that the software takes at most.
+    pub fn usable(&self) -> f64 {
+        self.machine.capacity.unwrap_or(f64::INFINITY) * self.serving.memory_limit.0
+    }
+
     /// Of a system whose chip has `kernels`.
     ///
     /// # Errors
