@@ -64,7 +64,7 @@ pub struct Rate<'a> {
     options: &'a ModelOptions,
     /// The graph's words.
     usual: Way<'a>,
-    /// Other words that kernels state, where the chip has a peak for them.
+    /// Other words that kernels state; of chips whose libraries compute by waves, where these have a peak for them.
     others: Vec<(f64, Way<'a>)>,
     /// DRAM traffic that kernels reach, bytes/s.
     pub dram_bytes_per_s: f64,
@@ -112,23 +112,27 @@ pub fn has_words(chip: &Chip, options: &ModelOptions, word_bytes: f64) -> bool {
     }
 }
 
+/// The same for vector work, which runs in words without a peak too: as many bytes a cycle go through a lane as of 16-bit words.
+fn share_of_vectors(chip: &Chip, options: &ModelOptions, word_bytes: f64) -> f64 {
+    share_of_lanes(chip, options, word_bytes).unwrap_or(HALF / word_bytes)
+}
+
 /// The chip with the frequency at which its lanes do words of so many bytes.
 fn at_words<'a>(chip: &'a Chip, options: &ModelOptions, word_bytes: f64) -> Cow<'a, Chip> {
-    match share_of_lanes(chip, options, word_bytes) {
-        Some(share) if share != 1.0 => {
-            let mut slower = chip.clone();
-            slower.frequency.0 *= share;
-            Cow::Owned(slower)
-        }
-        _ => Cow::Borrowed(chip),
+    let share = share_of_vectors(chip, options, word_bytes);
+    if share == 1.0 {
+        return Cow::Borrowed(chip);
     }
+    let mut slower = chip.clone();
+    slower.frequency.0 *= share;
+    Cow::Owned(slower)
 }
 
 /// Peak of one chip in FLOP/s for words of so many bytes: what utilisation is measured against.
 pub fn chip_peak(chip: &Chip, options: &ModelOptions, word_bytes: f64) -> f64 {
     match chip.waves().and_then(|kernels| type_and_peak(kernels, word_bytes)) {
         Some((_, peak)) => peak,
-        None => lanes_peak(chip, options) * share_of_lanes(chip, options, word_bytes).unwrap_or(1.0),
+        None => lanes_peak(chip, options) * share_of_vectors(chip, options, word_bytes),
     }
 }
 
@@ -172,14 +176,14 @@ impl<'a> Rate<'a> {
         let mut rate = Self::with(system, workload.word_bytes, workload.training);
         for word in workload.kernels.iter().filter_map(|k| k.word) {
             let known = word == workload.word_bytes || rate.others.iter().any(|(w, _)| *w == word);
-            if !known && has_words(&system.chip.0, &system.model, word) {
+            if !known && (system.chip.0.waves().is_none() || has_words(&system.chip.0, &system.model, word)) {
                 rate.others.push((word, Self::with(system, word, workload.training).usual));
             }
         }
         rate
     }
 
-    /// The way of a kernel: that of its own words; of words that the chip states no peak for (vector work alone) that of the graph's.
+    /// The way of a kernel: that of its own words; where a chip that computes by waves states no peak for them (vector work alone) that of the graph's.
     fn way_of(&self, kernel: &Kernel) -> &Way<'a> {
         let own = kernel.word.and_then(|word| self.others.iter().find(|(w, _)| *w == word));
         own.map_or(&self.usual, |(_, way)| way)
@@ -417,6 +421,13 @@ mod tests {
             "chip c: kernels.peak states none of fp32 for the workload's words of 4 B (it has fp16): add the peak"
         );
         assert_eq!(fault(&half, &narrow), None);
+        // Vector work runs in words without a peak too: in twice the bytes at half the rate, whether the graph or the kernel has them.
+        let mut sums = workload("");
+        sums.kernels[2].word = Some(4.0);
+        for w in [&wide, &sums] {
+            let (slow, fast) = (slowest(&narrow, w, 2), slowest(&narrow, &half, 2));
+            assert!((slow / fast - 2.0).abs() < 1e-12, "{slow} {fast}");
+        }
         let silent = chip("");
         assert_eq!((fault(&wide, &silent), system_peak(&wide, &silent)), (None, 8e9));
         let dfmodel = System { model: ModelOptions::dfmodel(), ..narrow };

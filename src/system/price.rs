@@ -47,7 +47,7 @@ impl ByPart {
 /// Let e_i be the number of things joined at level i (chips at level 0; boxes further out), X_i the size of the
 /// dimension, B_i its bandwidth, n the number of chips. A torus joins every chip in each of its dimensions, so its
 /// rings count n. Links: ring e_i B_i, switch e_i B_i, fully connected e_i (X_i - 1) B_i. Switches: ring (routers)
-/// 2 e_i / X_i B_i; switch e_i B_i; fully connected none between chips, e_i X_i B_i between boxes.
+/// 2 e_i / X_i B_i; switch e_i B_i; fully connected none between chips, e_i X_i B_i between boxes. A dimension of one joins nothing.
 pub fn link_and_switch_bandwidth(system: &System) -> Vec<(f64, f64)> {
     let network = &system.network;
     let chips = network.chips() as f64;
@@ -65,6 +65,7 @@ pub fn link_and_switch_bandwidth(system: &System) -> Vec<(f64, f64)> {
             let joined = if torus_so_far { chips } else { chips / inner };
             inner *= size;
             match topology {
+                _ if dimension.size == 1 => (0.0, 0.0),
                 Topology::Ring => (joined * gbs, 2.0 * joined / size * gbs),
                 Topology::Switch => (joined * gbs, joined * gbs),
                 Topology::FullyConnected if i == 0 => (joined * (size - 1.0) * gbs, 0.0),

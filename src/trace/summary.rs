@@ -1,9 +1,10 @@
 //! What a trace holds, counted: `flowspace trace info`.
 
 use super::chakra::{self, Kind, NodeType, graph};
-use super::collective::Call;
+use super::collective::{Call, host_collective};
 use super::detect::{self, Format, Loaded};
 use super::error::MOST_ERRORS;
+use super::link::of_arguments;
 use super::{Collective, Text, TraceError, TraceErrors, host, input, kineto};
 use foldhash::fast::RandomState;
 use serde::Serialize;
@@ -341,7 +342,8 @@ pub fn of_file(path: &Path) -> Result<Summary, TraceErrors> {
 }
 
 fn of_host(trace: &host::HostTrace, path: &Path) -> Summary {
-    let (mut types, mut calls) = (Counter::default(), Calls::default());
+    let (mut types, mut calls, mut by_arguments) = (Counter::default(), Calls::default(), Calls::default());
+    let mut called = false;
     for node in &trace.nodes {
         let kind = match (node.is_root(), node.name.split_once("::")) {
             (true, _) => "roots",
@@ -357,8 +359,17 @@ fn of_host(trace: &host::HostTrace, path: &Path) -> Summary {
         types.add(&kind, 1, None);
         if let Some(c) = node.collective.as_ref().filter(|_| &*node.name == host::RECORD_PARAM_COMMS) {
             calls.add_recorded(c, None);
+        } else if let Some(c) = of_arguments(node) {
+            // A range of the thread that carries a call out follows the operator that called.
+            let carried = host_collective(&node.name).is_some();
+            if !(carried && std::mem::take(&mut called)) {
+                by_arguments.add_recorded(&c, None);
+            }
+            called |= !carried;
         }
     }
+    // Backends that record no parameters of their calls have them as arguments of operators alone.
+    let calls = if calls.0.is_empty() { by_arguments } else { calls };
     let links = host::check::callers(trace);
     let parents = links.iter().filter(|l| !l.ctrl.is_empty()).count() as u64;
     let mut out = Summary {
@@ -396,6 +407,9 @@ fn of_kineto(trace: &kineto::KinetoTrace) -> Summary {
         if let Some(c) = event.collective() {
             let calls = if event.category.on_device() { &mut on_kernels } else { &mut on_operators };
             calls.add_recorded(c, Some(ns));
+        } else if let Some(name) = host_collective(&event.name) {
+            let named = Collective { name: Some(name.into()), ..Collective::default() };
+            on_operators.add_recorded(&named, Some(ns));
         }
         if let Some(number) = event.profiler_step() {
             steps.push(Step { number, start_ns: event.ts_ns, duration_ns: event.dur_ns });

@@ -125,6 +125,18 @@ fn info_in_json_counts() {
     assert_eq!(h["collectives"][0]["bytes"], 16);
     assert_eq!(h["fault_count"], 0);
     assert!(out(&["trace", "info", &text(&corpus("kineto.json"))]).contains("ALL_REDUCE"));
+    // Gloo records no parameters of its calls: on the host they are arguments of operators and of its threads' ranges, each once; on the device these ranges alone.
+    for (side, expected) in [
+        ("host", vec![("ALL_REDUCE", Some(10_528), 1), ("BROADCAST", Some(4), 1), ("BROADCAST", Some(20), 1)]),
+        ("device", vec![("ALL_REDUCE", None, 1), ("BROADCAST", None, 2)]),
+    ] {
+        let file = text(&corpus(&format!("torch_ddp_rank0_{side}.json.gz")));
+        let found: Value = serde_json::from_str(&out(&["trace", "info", "--format", "json", &file])).unwrap();
+        let calls = found[0]["collectives"].as_array().unwrap();
+        let calls =
+            calls.iter().map(|c| (c["kind"].as_str().unwrap(), c["bytes"].as_u64(), c["count"].as_u64().unwrap()));
+        assert_eq!(calls.collect::<Vec<_>>(), expected);
+    }
     // A file that cannot be read does not hide the others.
     let output = flowspace(&["trace", "info", &text(&corpus("feeder.json")), "no-such-file.et"]);
     assert_eq!(output.status.code(), Some(1));

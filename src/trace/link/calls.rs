@@ -6,7 +6,7 @@ use crate::trace::collective::host_collective;
 use crate::trace::host::{Arg, HostNode};
 
 /// The collective that an operator's arguments describe.
-pub(super) fn collective(node: &HostNode) -> Option<Collective> {
+pub(crate) fn of_arguments(node: &HostNode) -> Option<Collective> {
     let sum = |arg: Option<&Arg>| arg.map(|a| a.tensors().fold(0u64, |n, t| n.saturating_add(t.num_elem)));
     let dtype = || node.input_tensors().next().map(|t| t.dtype.clone());
     if let Some(name) = host_collective(&node.name) {

@@ -63,7 +63,7 @@ impl<'a> Draft<'a> {
             if let Some(node) = self.nodes.get_mut(i as usize) {
                 if let Some(n) = host.zip(host_of.get(&event)).and_then(|(h, &n)| h.nodes.get(n as usize)) {
                     if node.collective.is_none() {
-                        node.collective = n.collective.clone().or_else(|| calls::collective(n).map(Box::new));
+                        node.collective = n.collective.clone().or_else(|| calls::of_arguments(n).map(Box::new));
                     } else if let (Some(c), Some(more)) = (&mut node.collective, &n.collective) {
                         complete(c, more);
                     }
@@ -208,7 +208,7 @@ impl<'a> Draft<'a> {
                 timed: false,
                 parent,
                 launch: None,
-                collective: n.collective.clone().or_else(|| calls::collective(n).map(Box::new)),
+                collective: n.collective.clone().or_else(|| calls::of_arguments(n).map(Box::new)),
                 facts: Facts::Host(Box::new(io::facts(n))),
             });
             self.event_of.push(None);

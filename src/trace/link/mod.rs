@@ -23,6 +23,7 @@ pub mod unlink;
 mod waits;
 
 pub use align::align;
+pub(crate) use calls::of_arguments;
 pub use matching::Matching;
 pub use model::*;
 pub use report::{EdgeCount, LinkReport, OpCount};

@@ -111,9 +111,9 @@ pub fn cost(call: &Call, options: &Options) -> Cost {
     let named = !read.is_empty() || !written.is_empty();
     let mut cost =
         Cost { read_bytes: span_bytes(&read), written_bytes: span_bytes(&written), bytes_known: named, ..blank };
-    if class == Class::Lookup {
+    if class == Class::Lookup || of_bags(call).is_some() {
         // Only the rows asked for are read: as many as are looked up (or, scattering, as the source has), and the indices.
-        let table = read.first().map_or(0, |t| t.bytes());
+        let table = read.first().filter(|_| class == Class::Lookup).map_or(u64::MAX, |t| t.bytes());
         let indices: Vec<&TensorArg> = read.iter().copied().filter(|t| t.element != Element::Float).collect();
         let rows = looked_up_bytes(call).unwrap_or(cost.written_bytes);
         let moved = rows.min(table.max(1)).max(span_bytes(&indices));
@@ -156,6 +156,9 @@ pub fn cost(call: &Call, options: &Options) -> Cost {
 
 /// Bytes of the rows that a call looks up in its first argument, each look-up once, but no more than there are; `None` for other calls.
 pub fn looked_up_bytes(call: &Call) -> Option<u64> {
+    if let Some(bytes) = of_bags(call) {
+        return Some(bytes);
+    }
     let table = call.tensor(0)?;
     let rows = match call.op.as_str() {
         // Bags are summed: more rows are read than written.
@@ -169,6 +172,23 @@ pub fn looked_up_bytes(call: &Call) -> Option<u64> {
         _ => return None,
     };
     Some(rows.min(table.bytes()))
+}
+
+/// Bytes of the rows that a look-up of FBGEMM sums up, of several tables in one call (`fbgemm::split_embedding_codegen_lookup_..._function`): its indices
+/// come right before the offsets of its bags, one bag a table and sample, and every result has the columns of all tables; rows count with the mean of these.
+fn of_bags(call: &Call) -> Option<u64> {
+    if !(call.op.contains("embedding") && call.op.contains("lookup")) {
+        return None;
+    }
+    let out = call.output(0).filter(|t| t.shape.len() == 2 && t.element == Element::Float)?;
+    let tensors = || call.inputs.iter().filter_map(Arg::tensor);
+    let table = tensors().filter(|t| t.element == Element::Float).map(TensorArg::bytes).max()?;
+    let (samples, columns) = (out.shape[0].max(1), out.last());
+    let lists: Vec<&TensorArg> = tensors().filter(|t| t.element != Element::Float && t.shape.len() == 1).collect();
+    let bags = |t: &TensorArg| t.elements().checked_sub(1).filter(|n| *n > 0 && n.is_multiple_of(samples));
+    let (indices, tables) = lists.windows(2).rev().find_map(|pair| Some((pair[0], bags(pair[1])? / samples)))?;
+    let row = columns.checked_div(tables)?.saturating_mul(out.element_bytes);
+    Some(indices.elements().saturating_mul(row).min(table))
 }
 
 /// Window of a pooling call: its second argument.

@@ -185,6 +185,14 @@ fn look_ups_read_the_rows_they_take() {
     });
     let c = plain("embedding", vec![table, tokens], vec![t(2, &[10, 16])]);
     assert_eq!((c.flop, c.read_bytes, c.written_bytes), (Some(0), 640 + 80, 640));
+    // Three tables of a million rows of 64 in one call, 600 indices of 30 bags of ten samples: 600 rows of 64, and the 600 + 31 + 4 numbers of 8 bytes.
+    let list = |storage, n| match t(storage, &[n]) {
+        Arg::Tensor(tensor) => Arg::Tensor(TensorArg { element: Element::Int, element_bytes: 8, ..tensor }),
+        other => other,
+    };
+    let bags = vec![t(4, &[192_000_000]), list(5, 4), Arg::Int(192), list(6, 600), list(7, 31), Arg::Int(0)];
+    let c = plain("fbgemm::split_embedding_codegen_lookup_adagrad_function", bags, vec![t(8, &[10, 192])]);
+    assert_eq!((c.read_bytes, c.written_bytes), (600 * 64 * 4 + 635 * 8, 10 * 192 * 4));
 }
 
 #[test]

@@ -67,10 +67,11 @@ pub fn peak(machine: &Machine, word: u64) -> f64 {
 
 /// The clock at which lanes do such words.
 fn frequency(machine: &Machine, word: u64) -> f64 {
-    let share = if machine.peaks.is_empty() || word == 1 && fastest(&machine.peaks, 1).1 == 0.0 {
-        1.0
-    } else {
-        fastest(&machine.peaks, word).1 / fastest(&machine.peaks, 2).1
+    let stated = fastest(&machine.peaks, word).1 / fastest(&machine.peaks, 2).1;
+    let share = match machine.peaks.is_empty() {
+        true => 1.0,
+        false if stated == 0.0 => (2.0 / word as f64).min(1.0),
+        false => stated,
     };
     machine.frequency * share
 }

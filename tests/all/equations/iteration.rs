@@ -213,6 +213,7 @@ fn powers(machine: &Machine) -> ([f64; 4], [f64; 4]) {
         let size = d.size as f64;
         inner *= size;
         let (link, port) = match d.topology {
+            _ if d.size == 1 => (0.0, 0.0),
             Topology::Ring => (joined, 2.0 * joined / size),
             Topology::Switch => (joined, joined),
             Topology::Full => (joined * (size - 1.0), if i == 0 { 0.0 } else { joined * size }),
