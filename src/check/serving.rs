@@ -13,7 +13,7 @@ use crate::execution::machine::{Peers, Traffic};
 use crate::graph::CollectiveKind;
 use crate::model::collective::{self, GroupDimension};
 use crate::model::energy::Energy;
-use crate::model::kernel_time::{KernelTimes, Product};
+use crate::model::kernel_time::{KernelTimes, Product, ROWS_OF_VECTORS};
 use crate::plan::{TOLERANCE, agree};
 use crate::system::kernels::{Burst, Kernels, Tile};
 use crate::system::price::{self, ByPart};
@@ -257,16 +257,25 @@ impl<'a> Served<'a> {
         let peak = self.kernels.peak_of(computed.word()).unwrap_or(self.peak);
         let reached = self.kernels.burst_of(computed.word()).efficiency.0 * self.machine.stack.product_share.0;
         let groups = if of > 1.0 { self.machine.stack.grouped_share.0 } else { 1.0 };
-        let rate = self.times.fed(peak * reached * groups, stored.bytes());
+        // What is stored in fewer bytes than it is multiplied in: written so by a kernel before, or widened on the way, of few rows without tiles.
+        let wide = self.kernels.peak_of(computed.word()).map_or(types.products(), |_| computed).bytes();
+        let widened = stored.bytes() < wide;
+        let (read, before) = match widened && self.serving.widens_apart {
+            true => (wide, of * k * n * (stored.bytes() + wide)),
+            false => (stored.bytes(), 0.0),
+        };
+        let rate = self.times.fed(peak * reached * groups, read);
         let word = types.activations.bytes();
         let product = Product { batch: of, m, n, k };
         let flop = 2.0 * of * m * n * k;
+        let few = widened && before == 0.0 && m <= ROWS_OF_VECTORS;
+        let times = if few { self.times.of_vectors() } else { self.times.clone() };
         Call {
             times: 1.0,
-            seconds: self.times.product(&product, rate, [word, stored.bytes(), word]),
-            busy: if flop > 0.0 { self.times.arithmetic(&product, rate) } else { 0.0 },
+            seconds: times.product(&product, rate, [word, read, word]) + before / times.bandwidth(),
+            busy: if flop > 0.0 { times.arithmetic(&product, rate) } else { 0.0 },
             flop,
-            bytes: of * (m * (k + n) * word + k * n * stored.bytes()),
+            bytes: of * (m * (k + n) * word + k * n * read) + before,
             link_j: 0.0,
         }
     }

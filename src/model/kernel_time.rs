@@ -52,6 +52,10 @@ impl Product {
     }
 }
 
+/// Most rows of a product with weights that are widened first which kernels compute as products of vectors: those that widen are written for few rows
+/// (llama.cpp, ggml-cuda/mmvq.cuh: MMVQ_MAX_BATCH_SIZE 8), and no padding of tiles is multiplied.
+pub const ROWS_OF_VECTORS: f64 = 8.0;
+
 /// One way to compute a tile.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Way {
@@ -141,6 +145,11 @@ impl KernelTimes {
             unpacking: burst.unpacking.map_or(f64::INFINITY, |b| b.0),
             ..Self::new(kernels, bandwidth)
         }
+    }
+
+    /// The same chip with kernels that multiply vectors: whatever the sizes, all units compute, and no tile is padded.
+    pub fn of_vectors(&self) -> Self {
+        Self { exposed: self.exposed, launch: self.launch, unpacking: self.unpacking, ..Self::even(self.bandwidth) }
     }
 
     /// Bytes/s that kernels get from memory.

@@ -190,6 +190,9 @@ crate::spec! {
         /// Whether attention's part is added to the perceptron's before tensor-parallel chips sum up, in models where both begin with the same vectors; else
         /// each is summed up by itself.
         joint_sums: bool = true,
+        /// Whether weights that are stored in fewer bytes than they are multiplied in are widened by kernels of their own, which write them, and not by those of
+        /// the products.
+        widens_apart: bool = false,
     }
 }
 
@@ -274,6 +277,7 @@ impl Serving {
             overlapped_stages: true,
             microbatches: Microbatches::Best,
             joint_sums: true,
+            widens_apart: false,
         }
     }
 

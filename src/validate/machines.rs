@@ -208,12 +208,18 @@ pub fn stated(point: &Point) -> Pins {
     }
 }
 
-/// A model in the 16-bit type that a machine's chip has.
+/// A model whose products are in the 16-bit type that a machine's chip has, where they are in the other.
 pub fn in_types_of(machine: &Machine, model: &LanguageModel) -> LanguageModel {
     let mut model = model.clone();
     let none = (0.0, 0.0);
-    if model.types.compute.is_none() && machine.rate_of(model.types.weights, none) == none {
-        model.types.compute = Some(DataType::Fp16);
+    let other = match model.types.compute {
+        None => Some(DataType::Fp16),
+        Some(DataType::Bf16) => Some(DataType::Fp16),
+        Some(DataType::Fp16) => Some(DataType::Bf16),
+        Some(_) => None,
+    };
+    if let Some(other) = other.filter(|_| machine.rate_of(model.types.products(), none) == none) {
+        model.types.compute = Some(other);
     }
     model
 }

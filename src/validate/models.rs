@@ -193,8 +193,15 @@ fn explained(row: &Row, model: LanguageModel, assumed: &mut Vec<String>) -> Resu
 pub fn named(row: &Row) -> Option<&'static LanguageModel> {
     let same = |stated: Option<u64>, own: u64| stated.is_none_or(|n| n == own);
     accelerators::model(&row.workload)
-        .filter(|(m, layers)| same(row.layers, *layers) && same(row.hidden, m.hidden) && same(row.heads, m.heads))
+        .filter(|(m, layers)| same(row.layers, *layers) || cut(row, m, *layers).is_some())
+        .filter(|(m, _)| same(row.hidden, m.hidden) && same(row.heads, m.heads))
         .map(|(model, _)| model)
+}
+
+/// The layers of a row whose model with experts has its first layers alone, of `stated` ones; what of other models a row states says as much by itself.
+fn cut(row: &Row, model: &LanguageModel, stated: u64) -> Option<u64> {
+    let same = [Some(model.hidden), Some(model.heads)] == [row.hidden, row.heads] && model.experts.is_some();
+    row.layers.filter(|n| same && (1..stated).contains(n))
 }
 
 /// The model of a row that names it: its sizes, the row's samples.
@@ -210,7 +217,13 @@ fn of_named(
         assumed.push(format!("sequences of {} tokens", found.seq));
         found.seq
     });
+    let stated = accelerators::model(&row.workload).map_or(found.layers, |(_, stated)| stated);
+    let layers = cut(row, found, stated).unwrap_or(found.layers);
+    if layers < found.layers {
+        assumed.push(format!("its first {layers} layers"));
+    }
     let model = LanguageModel {
+        layers,
         seq,
         vocab: found.vocab.or(row.vocab),
         max_positions: found.max_positions.map(|most| most.max(seq)),
@@ -225,20 +238,26 @@ fn of_named(
 }
 
 /// Types of a model whose products are in the type that a row states.
-fn types(precision: Option<DataType>, perceptron: Option<DataType>, pass: ModelPass) -> Types {
-    let narrow = precision.filter(|p| !matches!(p, DataType::Bf16 | DataType::Fp16));
-    match (narrow, pass) {
+fn types(notes: &Notes, perceptron: Option<DataType>, pass: ModelPass) -> Types {
+    let narrow = notes.precision.filter(|p| !matches!(p, DataType::Bf16 | DataType::Fp16));
+    let types = match (notes.widened, narrow, pass) {
+        (Some(weights), _, _) => {
+            Types { weights, compute: notes.precision.or(Some(DataType::Bf16)), ..Types::default() }
+        }
         // Training in 8 bits keeps weights and activations in 16 bits and converts before products; served weights are stored as they are multiplied.
-        (Some(t), ModelPass::Inference) => {
+        (None, Some(t), ModelPass::Inference) => {
             // Checkpoints of 8 and 4 bits come with keys and values in 8.
             let cache = matches!(t, DataType::Fp4 | DataType::Fp8).then_some(DataType::Fp8);
             Types { weights: t, compute: narrow, perceptron, cache, ..Types::default() }
         }
-        (None, ModelPass::Inference) => Types { perceptron, ..Types::default() },
+        (None, None, ModelPass::Inference) => Types { perceptron, ..Types::default() },
         // All of 32 bits: no copies, no other types.
-        (Some(t @ DataType::Fp32), _) => Types { weights: t, activations: t, compute: Some(t), ..Types::default() },
+        (None, Some(t @ DataType::Fp32), _) => {
+            Types { weights: t, activations: t, compute: Some(t), ..Types::default() }
+        }
         _ => Types { compute: narrow, ..Types::default() },
-    }
+    };
+    Types { cache: notes.cache.or(types.cache), ..types }
 }
 
 /// The model of a row and what had to be assumed of it.
@@ -253,7 +272,7 @@ pub fn model(
     pass: ModelPass,
 ) -> Result<(LanguageModel, Vec<String>), String> {
     let workload = row.workload.to_ascii_lowercase();
-    let types = types(notes.precision, perceptron, pass);
+    let types = types(notes, perceptron, pass);
     // Rows of inference that state sizes are of models as they are served, of which the catalogue's have training's batches and lengths alone.
     let open = row.layers.is_none() || row.hidden.is_none();
     if let Some(found) = named(row).filter(|_| row.origin == Origin::Ours && (pass == ModelPass::Training || open)) {

@@ -33,6 +33,10 @@ pub struct Notes {
     pub zero: Option<Zero>,
     /// Type of the products.
     pub precision: Option<DataType>,
+    /// Type of weights that are widened before each product.
+    pub widened: Option<DataType>,
+    /// Type of the keys and values kept.
+    pub cache: Option<DataType>,
     /// Tensor-parallel collectives beside products.
     pub overlap_tp: bool,
     /// Gradients reduced after the backward pass.
@@ -143,7 +147,7 @@ const SAID: [(&str, Say); 22] = [
 ];
 
 /// Types that a run computes in although it mentions BF16: they come after the others.
-const NARROW: [(&str, DataType); 11] = [
+const NARROW: [(&str, DataType); 10] = [
     ("FP8", DataType::Fp8),
     ("fp8", DataType::Fp8),
     ("float8", DataType::Fp8),
@@ -152,10 +156,31 @@ const NARROW: [(&str, DataType); 11] = [
     ("MXFP4", DataType::Fp4),
     ("weights FP4", DataType::Fp4),
     ("precision FP4", DataType::Fp4),
-    ("4-bit", DataType::Fp4),
     ("int8", DataType::Int8),
     ("INT8", DataType::Int8),
 ];
+
+/// What says of a clause that weights are kept in a type and multiplied in another.
+const WIDENED: [(&str, DataType); 15] = [
+    ("4-bit", DataType::Fp4),
+    ("int4", DataType::Fp4),
+    ("INT4", DataType::Fp4),
+    ("W4A16", DataType::Fp4),
+    ("AWQ", DataType::Fp4),
+    ("GPTQ", DataType::Fp4),
+    ("Q4_", DataType::Fp4),
+    ("q4_", DataType::Fp4),
+    ("weights MXFP4", DataType::Fp4),
+    ("W8A16", DataType::Int8),
+    ("LLM.int8", DataType::Int8),
+    ("weights int8", DataType::Int8),
+    ("int8 weight-only", DataType::Int8),
+    ("int8 weight only", DataType::Int8),
+    ("INT8 weight-only", DataType::Int8),
+];
+
+/// What a clause is about that says what keys and values are kept in.
+const OF_CACHE: [&str; 4] = ["keys and values", "KV cache", "KV-cache", "kv cache"];
 
 /// `uses 480x480 of the cores`, or `prefill on 660x660 cores, decode on 360x360 (software)`: sides of square meshes.
 fn mesh(notes: &str) -> Option<(u64, Option<(u64, String)>)> {
@@ -182,11 +207,18 @@ pub fn read(notes: &str, seq: Option<u64>, chips: Option<u64>) -> Notes {
             say(&mut facts);
         }
     }
-    for (phrase, precision) in NARROW {
-        if notes.contains(phrase) {
-            facts.precision = Some(precision);
+    // The last of the list that a clause names which is about nothing else is the type of the products.
+    let mut computed = None;
+    for clause in notes.split([';', ',']) {
+        let narrow = NARROW.iter().rposition(|(phrase, _)| clause.contains(phrase));
+        let widened = WIDENED.iter().find(|(phrase, _)| clause.contains(phrase)).map(|(_, t)| *t);
+        match (OF_CACHE.iter().any(|what| clause.contains(what)), widened) {
+            (true, _) => facts.cache = narrow.map(|at| NARROW[at].1).or(facts.cache),
+            (false, Some(_)) => facts.widened = widened,
+            (false, None) => computed = computed.max(narrow),
         }
     }
+    facts.precision = computed.map(|at| NARROW[at].1).or(facts.precision);
     for (phrase, take) in BEFORE_NUMBER {
         if let Some(value) = number_after(notes, phrase) {
             take(&mut facts, value);
@@ -331,6 +363,22 @@ mod tests {
     fn degrees_written_together() {
         let n = of("Ampere GPUs; 128 heads, GBS 6144, TP8 PP8 from memory");
         assert_eq!((n.tp, n.pp, n.global_batch), (Some(8), Some(8), Some(6144)));
+    }
+
+    /// What weights are kept in is not what they are multiplied in, and what keys and values are kept in is neither.
+    #[test]
+    fn types_of_weights_products_and_caches_are_told_apart() {
+        let types = |text: &str| {
+            let n = of(text);
+            (n.precision, n.widened, n.cache)
+        };
+        let (fp4, fp8, fp16, int8) = (DataType::Fp4, DataType::Fp8, DataType::Fp16, DataType::Int8);
+        assert_eq!(types("weights 4-bit (Q4_K_M); computes FP16"), (Some(fp16), Some(fp4), None));
+        assert_eq!(types("vLLM; FP16; keys and values FP8"), (Some(fp16), None, Some(fp8)));
+        assert_eq!(types("NVFP4, FP8 KV cache"), (Some(fp4), None, Some(fp8)));
+        assert_eq!(types("weights int8, keys and values int8"), (None, Some(int8), Some(int8)));
+        assert_eq!(types("FP8; NVFP4"), types("NVFP4; FP8"));
+        assert_eq!(types("INT8; EP320").0, Some(int8));
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub struct Server {
     pub machine: Machine,
     /// Seconds of kernels, without launches.
     pub kernels: KernelTimes,
+    /// The same of products of a few rows with weights that are widened first.
+    pub vectors: KernelTimes,
     /// Share of the peak that products of each type of the chip reach.
     efficiencies: Vec<(DataType, f64)>,
     /// The same in a long step, where that is less.
@@ -77,6 +79,7 @@ impl Server {
             None => KernelTimes::burst(kernels, &burst, bandwidth, 0.0),
         };
         Ok(Self {
+            vectors: times.of_vectors(),
             kernels: times,
             efficiencies: DataType::ALL.iter().map(reached).collect(),
             sustained: DataType::ALL.iter().map(held).collect(),

@@ -26,7 +26,7 @@ use super::energy::{Kernel, Spent, Uses};
 use super::server::Server;
 use crate::execution::machine::{Peers, Traffic};
 use crate::execution::schedule::{StageKind, stages};
-use crate::model::kernel_time::Product;
+use crate::model::kernel_time::{Product, ROWS_OF_VECTORS};
 use crate::system::serving::ExpertWork;
 use crate::workload::language::{AttentionCount, DataType, LanguageModel};
 use serde::Serialize;
@@ -154,27 +154,38 @@ impl<'a> Steps<'a> {
     fn product(&self, batch: f64, m: f64, n: f64, k: f64) -> Kernel {
         let types = &self.model.types;
         let rate = self.peak * self.server.efficiency(types.products());
-        self.product_at(Product { batch, m, n, k }, rate, types.weights)
+        self.product_at(Product { batch, m, n, k }, (types.products(), rate), types.weights)
     }
 
-    fn product_at(&self, product: Product, rate: f64, weights: DataType) -> Kernel {
+    /// A product computed in a type at a rate, of weights that are stored in another.
+    fn product_at(&self, product: Product, (computed, rate): (DataType, f64), weights: DataType) -> Kernel {
         // Groups of different sizes, as many as there are experts.
         let grouped = if product.batch > 1.0 { self.server.machine.stack.grouped_share.0 } else { 1.0 };
         let rate = rate * grouped;
         let (a, w) = (self.model.types.activations.bytes(), weights.bytes());
-        let kernels = &self.server.kernels;
-        let (seconds, arithmetic_s) = kernels.product_in_parts(&product, kernels.fed(rate, w), [a, w, a], 0.0);
-        let uses = Uses { arithmetic_s, flop: product.flop(), dram_bytes: product.bytes([a, w, a]), link_j: 0.0 };
-        Kernel { seconds, uses }
+        let widened = w < computed.bytes();
+        // By a kernel of its own, which reads them narrow and writes them wide, or where they are multiplied.
+        let apart = widened && self.server.serving.widens_apart;
+        let few = widened && !apart && product.m <= ROWS_OF_VECTORS;
+        let kernels = if few { &self.server.vectors } else { &self.server.kernels };
+        let read = if apart { computed.bytes() } else { w };
+        let (seconds, arithmetic_s) = kernels.product_in_parts(&product, kernels.fed(rate, read), [a, read, a], 0.0);
+        let uses = Uses { arithmetic_s, flop: product.flop(), dram_bytes: product.bytes([a, read, a]), link_j: 0.0 };
+        let before = if apart { product.batch * product.k * product.n * (w + read) } else { 0.0 };
+        Kernel { seconds, uses } + Kernel::moving(kernels.vector(before, 0.0), before)
     }
 
     /// A product of a perceptron or of experts.
     fn perceptron(&self, batch: f64, m: f64, n: f64, k: f64) -> Kernel {
         match self.model.types.perceptron {
             Some(own) => {
-                let instead = (self.peak, self.peak * self.server.efficiency(self.model.types.products()));
-                let (peak, _) = self.server.machine.rate_of(own, instead);
-                self.product_at(Product { batch, m, n, k }, peak * self.server.efficiency(own), own)
+                let instead = self.model.types.products();
+                let (peak, computed) = match self.server.machine.rate_of(own, (0.0, 0.0)) {
+                    (peak, _) if peak > 0.0 => (peak, own),
+                    _ => (self.peak, instead),
+                };
+                let rate = (computed, peak * self.server.efficiency(own));
+                self.product_at(Product { batch, m, n, k }, rate, own)
             }
             None => self.product(batch, m, n, k),
         }

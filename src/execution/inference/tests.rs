@@ -258,6 +258,22 @@ fn buckets_are_read_as_they_are_begun() {
     close(of(bucketed, &windowed).step.attention, of("cache: contiguous", &windowed).step.attention);
 }
 
+/// Weights of 8 bits multiplied in 16, by tiles of 16 rows: eight rows are products of vectors, a ninth pads tiles as weights of 16 bits do. All are bound by arithmetic.
+#[test]
+fn few_rows_of_weights_that_are_widened_fill_no_tiles() {
+    let s = server(&[("bf16: 1 GFLOP/s", "bf16: 1 FLOP/s"), ("rows: 1,", "rows: 16,"), ("10 kB", "100 kB")]);
+    let plain = model(&[]);
+    let widened = model(&[("seq: 2", "types: {weights: fp8, compute: bf16}, seq: 2")]);
+    let step = |m: &LanguageModel, batch: u64| {
+        let given = Given { batch, wave: Some(batch), ..Given::default() };
+        predict_for(&s, m, ONE, given, &Worth::TIME).unwrap().step.weights
+    };
+    for rows in [1, 8] {
+        close(step(&plain, rows), step(&widened, rows) * 16.0 / rows as f64);
+    }
+    close(step(&plain, 9), step(&widened, 9));
+}
+
 #[test]
 fn software_costs_what_it_says() {
     let base = predict(&server(&[]), &model(&[]), ONE, 2).unwrap();

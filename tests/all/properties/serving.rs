@@ -105,11 +105,13 @@ const SERVING: [&[&str]; 9] = [
         "whole_embedding: true, peer_memory: 1 MB",
         "microbatches: best",
         "joint_sums: false",
+        "widens_apart: true",
     ],
     &[
         "mesh: {token: 1 us, prompt: 3 ns, prompt_far: 2 us}",
         "waiting: {wait: 4 ns, vector_rows: 4}",
         "most_tokens: 20, cache_share: 0.5",
+        "cache_share: 0.7, memory_limit: 0.8",
     ],
     &["prompts_alone: true", "most_sequences: 3"],
 ];
