@@ -67,7 +67,11 @@ pub struct Batches(pub Vec<u64>);
 /// Largest batch.
 const MOST: u64 = 1 << 32;
 
-fn batches(text: &str) -> Result<Batches, String> {
+/// Reads them.
+///
+/// # Errors
+/// What would fit.
+pub(super) fn batches(text: &str) -> Result<Batches, String> {
     let wrong = || format!("expected batches such as 8, 1,4,16 or 1..256, of at most {MOST}, found {text:?}");
     let number = |t: &str| t.trim().parse::<u64>().ok().filter(|n| (1..=MOST).contains(n)).ok_or_else(wrong);
     let mut found = Vec::new();

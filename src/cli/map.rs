@@ -352,16 +352,14 @@ pub(super) fn load(plan: Option<&Path>, workload: Option<&Path>, system: Option<
         .and_then(|node| System::inlined(&node).map(|tree| (node, tree)))
         .map_err(Failure::from)
         .and_then(|(node, tree)| System::build(&node).map(|s| (tree, s)).map_err(Failure::from));
-    match (workload_read, system_read) {
-        (Ok((workload_node, workload)), Ok((system_node, system))) => Ok(Task {
-            workload_node,
-            system_node,
-            workload,
-            system,
-            pins: Pins::default(),
-            tiles: None,
-            decisions: None,
-        }),
+    let ((workload_node, workload), (system_node, system)) = both(workload_read, system_read)?;
+    Ok(Task { workload_node, system_node, workload, system, pins: Pins::default(), tiles: None, decisions: None })
+}
+
+/// Two files that were read, or the problems of both.
+pub(super) fn both<A, B>(one: Result<A, Failure>, other: Result<B, Failure>) -> Result<(A, B), Failure> {
+    match (one, other) {
+        (Ok(one), Ok(other)) => Ok((one, other)),
         (Err(one), Err(other)) => Err(Failure::input(format!("{}\n{}", one.message, other.message))),
         (Err(one), Ok(_)) | (Ok(_), Err(one)) => Err(one),
     }

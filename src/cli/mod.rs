@@ -38,6 +38,7 @@ pub mod present;
 mod report;
 mod rows;
 pub mod schema;
+pub mod serve;
 mod serving_file;
 pub mod show;
 mod software;
@@ -66,6 +67,8 @@ pub struct Cli {
 pub enum Command {
     /// Map one workload onto one system: the best degrees, sharding, tiles and partitions, with proof.
     Map(Box<map::MapArgs>),
+    /// Serve requests that come one by one, at a rate, from users or as recorded: latency percentiles, throughput, the front of tokens/s of a user and of a chip.
+    Serve(Box<serve::ServeArgs>),
     /// Place an actor graph on the cores of a chip: which actor on which core, with proof; simulate its firings; read and write the mapping
     /// files of actor runtimes.
     Place(Box<place::PlaceCommand>),
@@ -165,6 +168,7 @@ impl From<MapError> for Failure {
 pub fn run(cli: Cli) -> i32 {
     let result = match cli.command {
         Command::Map(args) => map::run(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Place(args) => place::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),

@@ -110,6 +110,18 @@ crate::spec! {
     }
 }
 
+crate::choice! {
+    /// How prompts of requests that come while others are served are read.
+    pub enum PromptsRead ("a way to read prompts") {
+        /// Whole, in passes of their own that go before the steps of others.
+        Before = "before",
+        /// Whole, in one pass with the steps of others.
+        Beside = "beside",
+        /// In pieces that fill a pass beside the steps of others up to `most_tokens`.
+        Pieces = "pieces",
+    }
+}
+
 crate::spec! {
     /// How a software stack serves language models.
     #[derive(Copy)]
@@ -190,6 +202,8 @@ crate::spec! {
         /// Whether attention's part is added to the perceptron's before tensor-parallel chips sum up, in models where both begin with the same vectors; else
         /// each is summed up by itself.
         joint_sums: bool = true,
+        /// How prompts of requests that come while others are served are read.
+        prompts_read: PromptsRead = PromptsRead::Before,
         /// Whether weights that are stored in fewer bytes than they are multiplied in are widened by kernels of their own, which write them, and not by those of
         /// the products.
         widens_apart: bool = false,
@@ -277,6 +291,7 @@ impl Serving {
             overlapped_stages: true,
             microbatches: Microbatches::Best,
             joint_sums: true,
+            prompts_read: PromptsRead::Pieces,
             widens_apart: false,
         }
     }

@@ -41,6 +41,7 @@ mod rooms;
 mod schemas;
 mod scratch;
 mod scripts;
+mod serve;
 mod serving_files;
 mod statement;
 mod strategies;

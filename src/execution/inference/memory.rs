@@ -146,6 +146,15 @@ impl Stages {
         })
     }
 
+    /// Tokens of cache of a layer that the stage with least room has it for, beside buffers of so many rows and sequences; `None` where memory bounds nothing.
+    pub fn free(&self, steps: &Steps, rows: f64, sequences: f64) -> Option<f64> {
+        let usable = Some(steps.server.usable()).filter(|bytes| bytes.is_finite() && steps.model.generates())?;
+        let buffers = buffers(steps, rows, sequences);
+        let share = steps.server.serving.cache_share.0;
+        let of = |held: &Held| (usable - held.weights - buffers) * share / (held.layers * steps.cache_bytes());
+        Some(self.0.iter().filter(|held| held.layers > 0.0).map(of).fold(f64::INFINITY, f64::min).max(0.0))
+    }
+
     /// The most of `share` sequences of a prompt and an answer that fit at once, in so many microbatches (at most one for each).
     pub fn room(&self, steps: &Steps, tokens: (u64, u64), share: u64, microbatches: u64) -> Room {
         let cut = |n: u64| microbatches.min(n).max(1);

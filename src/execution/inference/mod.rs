@@ -2,7 +2,7 @@
 //! and values. docs/serving.md has all equations; those of a batch are here, of a pass in [`step`], of bytes in [`memory`], of joules in [`energy`].
 //!
 //! A batch of b sequences is divided among dp replicas. Memory lets a replica serve so many at once ([`memory::Stages::room`]); more run in waves, one after the
-//! other, and sequences of a wave begin and end together (no arrivals: `prompt` and `generated` are the same for all). Of the sizes of a
+//! other, and sequences of a wave begin and end together (`prompt` and `generated` are the same for all; [`arrivals`] has requests that come one by one). Of the sizes of a
 //! wave that fit, the one with the least latency (or energy, or cost) is taken ([`wave_sizes`]), the largest where software lets sequences in as soon as there is room. On pp stages a wave is cut in
 //! m microbatches: as many as stages, or where software chooses of [`microbatch_counts`] the best. With S the seconds of a stage for one of them, hand-over to
 //! the next and on the last one the head included, where microbatches overlap on the stages, or do not:
@@ -17,9 +17,9 @@
 //!
 //! The prompts' pass ends with the first token, so that many steps follow; step j reads prompt + j tokens of context.
 //! A step is linear in the context while it is bound by the same resource, so its mean over the answer is the step at the mean
-//! context; a window enters by the mean of what it leaves. What is not modelled: arrivals, answers of different lengths, chunks of
-//! prompts between steps, speculation.
+//! context; a window enters by the mean of what it leaves. What is not modelled: speculation.
 
+pub mod arrivals;
 pub mod energy;
 pub mod file;
 pub mod memory;
@@ -343,42 +343,15 @@ impl Batch<'_> {
 
     fn wave_by(&self, steps: &Steps, n: u64, microbatches: u64) -> Wave {
         let serving = &steps.server.serving;
-        let pp = steps.layout.pp as f64;
         let count = microbatches as f64;
         let each = n as f64 / count;
-        // So many times what rows and sequences take.
-        let through = |times: f64, (rows, chosen): (f64, f64), pass: Pass| -> Spent {
-            let (hand_over, head) = (steps.hand_over(rows), steps.head(chosen));
-            // A microbatch's way through all stages, and the stage that it is longest on.
-            let (mut way, mut slowest) = (Spent::default(), Seconds::default());
-            for (kind, layers) in steps.stages(rows, pass) {
-                let stage = layers.plus(&head.times(kind.head)).times(times);
-                let seconds = stage.seconds.plus(&hand_over.seconds.times(times));
-                way = way.plus(&Spent { seconds, ..stage }.times(kind.count));
-                if seconds.total() > slowest.total() {
-                    slowest = seconds;
-                }
-            }
-            let seconds = match pass {
-                _ if !serving.overlapped_stages => way.seconds.times(count),
-                Pass::Prompt => way.seconds.plus(&slowest.times(count - 1.0)),
-                // From one token of a microbatch to its next: its way, or all of them on the slowest stage.
-                Pass::Token { .. } => {
-                    let all = slowest.times(count);
-                    if way.seconds.total() < all.total() { all } else { way.seconds }
-                }
-            };
-            // Every microbatch goes through every stage once, however long stages wait.
-            let uses = way.uses + hand_over.uses.times(times * (pp - 1.0));
-            Spent { seconds, uses: uses.times(count * steps.layout.tp as f64) }
-        };
         // Rows that fill a step up have no context.
         let rows = steps.server.rows_of_step(each);
         let real = each / rows;
         let step = |seen: f64, cached: f64| {
             let pass = Pass::Token { context: seen * real, cached: cached * real };
             let host = Seconds { host: serving.step.0 + n as f64 * serving.step_sequence.0, ..Seconds::default() };
-            let spent = through(1.0, (rows, rows), pass);
+            let spent = steps.through((1.0, count), (rows, rows), pass);
             Spent { seconds: spent.seconds.plus(&host), ..spent }
         };
         let ((mean, last), (mean_cached, last_cached)) = (self.seen(1.0), self.cached());
@@ -391,7 +364,7 @@ impl Batch<'_> {
         let waited = 1.0 + serving.replica_wait.0 * others;
         // A microbatch is one pass of all its prompts, or a pass for each.
         let (passes, read) = if serving.prompts_alone { (each, 1.0) } else { (1.0, each) };
-        let prompts = through(passes, (read * self.prompt as f64, read), Pass::Prompt);
+        let prompts = steps.through((passes, count), (read * self.prompt as f64, read), Pass::Prompt);
         let mean = step(mean, mean_cached);
         Wave {
             prompt: prompts.seconds.times(waited).plus(&host),

@@ -68,6 +68,28 @@ pub enum Pass {
         /// Tokens whose keys and values are read.
         cached: f64,
     },
+    /// Pieces of prompts beside one token of each of some sequences.
+    Mixed {
+        /// Rows that are tokens of answers; the others are of prompts.
+        steps: f64,
+        /// Tokens that each of these sees, and whose keys and values are read.
+        context: f64,
+        /// Tokens that one of a prompt's rows sees, on average.
+        seen: f64,
+        /// Tokens of prompts before these pieces, of all of them, whose keys and values are read.
+        before: f64,
+    },
+}
+
+impl Pass {
+    /// Of so many rows those of prompts.
+    fn of_prompts(self, rows: f64) -> f64 {
+        match self {
+            Self::Prompt => rows,
+            Self::Token { .. } => 0.0,
+            Self::Mixed { steps, .. } => rows - steps,
+        }
+    }
 }
 
 /// Seconds of a pass by what they are spent on.
@@ -222,42 +244,60 @@ impl<'a> Steps<'a> {
     }
 
     fn attention(&self, rows: f64, pass: Pass) -> Kernel {
-        let model = self.model;
-        let heads = model.heads as f64 / self.layout.tp as f64;
-        let products = |context: f64, width: u64| 2.0 * rows * context * heads * width as f64;
-        let rate = self.attention_peak * self.server.attention_efficiency;
         match pass {
             Pass::Prompt => {
-                let seen = model.mean_attended(model.seq, AttentionCount::Masked);
-                let flop = products(seen, model.query_width() + model.value_width());
-                let word = model.types.activations.bytes();
-                let ends = rows * heads * (model.query_width() + model.value_width()) as f64 * word;
-                let bytes = ends + rows * self.cache_bytes();
-                let uses = Uses { arithmetic_s: flop / rate, flop, dram_bytes: bytes, link_j: 0.0 };
-                Kernel { seconds: self.server.kernels.fused(flop, rate, bytes), uses }
+                self.attention_of_prompts(rows, self.model.mean_attended(self.model.seq, AttentionCount::Masked), 0.0)
             }
-            Pass::Token { context, cached } => {
-                let once = rows * cached * self.cache_bytes();
-                // What the time is counted by, and what goes through memory.
-                let (mut bytes, mut moved, mut blocks) = (once, once, 0.0);
-                if let (Some(kernels), None) = (self.server.serving.cache_heads, model.latent_attention) {
-                    let each = (heads / self.model.key_value_heads(self.layout.tp)).max(1.0);
-                    if rows * heads / self.server.ranks <= kernels.few as f64 {
-                        bytes *= each / kernels.few_rate;
-                        // Above 1 caches serve the rest; below, memory waits.
-                        moved *= (each / kernels.few_rate.max(1.0)).max(1.0);
-                    } else {
-                        blocks = kernels.many(rows * heads, cached, self.server.kernels.units(), model.max_positions);
-                        moved *= each;
-                    }
-                }
-                // Latent attention multiplies the compressed vectors that its cache holds.
-                let flop = products(context, model.step_width());
-                let uses = Uses { arithmetic_s: flop / rate, flop, dram_bytes: moved, link_j: 0.0 };
-                let seconds = (bytes / self.server.cache_bandwidth(model)).max(flop / rate).max(blocks);
-                Kernel { seconds, uses }
+            Pass::Token { context, cached } => self.attention_of_steps(rows, context, cached),
+            Pass::Mixed { steps, context, seen, before } => {
+                let of_steps = self.attention_of_steps(steps, context, context);
+                self.attention_of_prompts(rows - steps, seen, before) + of_steps
             }
         }
+    }
+
+    /// FLOP of products of a width for each of `rows` queries with `context` tokens, and the rate at which they are computed.
+    fn attention_products_of(&self, rows: f64, context: f64, width: u64) -> (f64, f64) {
+        let heads = self.model.heads as f64 / self.layout.tp as f64;
+        let rate = self.attention_peak * self.server.attention_efficiency;
+        (2.0 * rows * context * heads * width as f64, rate)
+    }
+
+    /// Of prompts' rows that see so many tokens each, where the keys and values of `before` tokens are in the cache.
+    fn attention_of_prompts(&self, rows: f64, seen: f64, before: f64) -> Kernel {
+        let model = self.model;
+        let heads = model.heads as f64 / self.layout.tp as f64;
+        let (flop, rate) = self.attention_products_of(rows, seen, model.query_width() + model.value_width());
+        let word = model.types.activations.bytes();
+        let ends = rows * heads * (model.query_width() + model.value_width()) as f64 * word;
+        let bytes = ends + (rows + before) * self.cache_bytes();
+        let uses = Uses { arithmetic_s: flop / rate, flop, dram_bytes: bytes, link_j: 0.0 };
+        Kernel { seconds: self.server.kernels.fused(flop, rate, bytes), uses }
+    }
+
+    /// Of one token of each of `rows` sequences that sees `context` tokens, where those of `cached` are read.
+    fn attention_of_steps(&self, rows: f64, context: f64, cached: f64) -> Kernel {
+        let model = self.model;
+        let heads = model.heads as f64 / self.layout.tp as f64;
+        let once = rows * cached * self.cache_bytes();
+        // What the time is counted by, and what goes through memory.
+        let (mut bytes, mut moved, mut blocks) = (once, once, 0.0);
+        if let (Some(kernels), None) = (self.server.serving.cache_heads, model.latent_attention) {
+            let each = (heads / model.key_value_heads(self.layout.tp)).max(1.0);
+            if rows * heads / self.server.ranks <= kernels.few as f64 {
+                bytes *= each / kernels.few_rate;
+                // Above 1 caches serve the rest; below, memory waits.
+                moved *= (each / kernels.few_rate.max(1.0)).max(1.0);
+            } else {
+                blocks = kernels.many(rows * heads, cached, self.server.kernels.units(), model.max_positions);
+                moved *= each;
+            }
+        }
+        // Latent attention multiplies the compressed vectors that its cache holds.
+        let (flop, rate) = self.attention_products_of(rows, context, model.step_width());
+        let uses = Uses { arithmetic_s: flop / rate, flop, dram_bytes: moved, link_j: 0.0 };
+        let seconds = (bytes / self.server.cache_bandwidth(model)).max(flop / rate).max(blocks);
+        Kernel { seconds, uses }
     }
 
     /// Experts of a chip's group that some token reaches, and the rows each of them computes: `factor` times the tokens that it gets.
@@ -323,15 +363,18 @@ impl<'a> Steps<'a> {
                 f
             }
         };
-        if pass == Pass::Prompt {
+        let read = pass.of_prompts(rows);
+        if read == rows {
             weights.seconds /= server.serving.prompt_share.0;
+        } else if read > 0.0 {
+            weights.seconds *= 1.0 + read / rows * (1.0 / server.serving.prompt_share.0 - 1.0);
         }
         let function = if model.gated { 3.0 } else { 2.0 };
         // Two norms are in the six passes over the hidden channels; further ones, and those of queries and keys, are one each.
         // Signals that cross a mesh of cores.
         network += server.serving.mesh.map_or(0.0, |mesh| match pass {
             Pass::Token { .. } => mesh.token.0 * server.side,
-            Pass::Prompt => server.side * (mesh.prompt.0 * h + mesh.prompt_far.0 * server.side),
+            _ => server.side * (mesh.prompt.0 * h + mesh.prompt_far.0 * server.side),
         });
         let norms = model.norms().saturating_sub(2) as f64 * h + model.qk_norm_width() as f64 / t;
         let moved = 2.0 * word * rows * (6.0 * h + norms + function * width + routed);
@@ -342,10 +385,10 @@ impl<'a> Steps<'a> {
             attention: attention.seconds,
             vector: vector.seconds,
             kernels: kernels
-                * match (pass, server.serving.prompt_kernel) {
-                    (Pass::Prompt, Some(own)) if !server.machine.ideal => own.0,
-                    (Pass::Prompt, Some(own)) => own.0.min(server.kernel),
-                    _ => server.kernel,
+                * match server.serving.prompt_kernel.filter(|_| read > 0.0) {
+                    Some(own) if !server.machine.ideal => own.0,
+                    Some(own) => own.0.min(server.kernel),
+                    None => server.kernel,
                 },
             network,
             host: 0.0,
@@ -391,6 +434,33 @@ impl<'a> Steps<'a> {
         let (weights, uses) = (weights.seconds, weights.uses + vector.uses);
         let seconds = Seconds { weights, vector: vector.seconds, kernels: self.server.kernel, ..Seconds::default() };
         Spent { seconds, uses }
+    }
+
+    /// Microbatches of `rows` rows, of which `chosen` choose a next word, through all stages, a pass of each `times`: (times, microbatches). Of prompts from
+    /// the first's begin to the last's end; else from one token of a microbatch to its next: its way, or all of them on the slowest stage.
+    pub fn through(&self, (times, count): (f64, f64), (rows, chosen): (f64, f64), pass: Pass) -> Spent {
+        let (hand_over, head) = (self.hand_over(rows), self.head(chosen));
+        // A microbatch's way through all stages, and the stage that it is longest on.
+        let (mut way, mut slowest) = (Spent::default(), Seconds::default());
+        for (kind, layers) in self.stages(rows, pass) {
+            let stage = layers.plus(&head.times(kind.head)).times(times);
+            let seconds = stage.seconds.plus(&hand_over.seconds.times(times));
+            way = way.plus(&Spent { seconds, ..stage }.times(kind.count));
+            if seconds.total() > slowest.total() {
+                slowest = seconds;
+            }
+        }
+        let seconds = match pass {
+            _ if !self.server.serving.overlapped_stages => way.seconds.times(count),
+            Pass::Prompt => way.seconds.plus(&slowest.times(count - 1.0)),
+            Pass::Token { .. } | Pass::Mixed { .. } => {
+                let all = slowest.times(count);
+                if way.seconds.total() < all.total() { all } else { way.seconds }
+            }
+        };
+        // Every microbatch goes through every stage once, however long stages wait.
+        let uses = way.uses + hand_over.uses.times(times * (self.layout.pp as f64 - 1.0));
+        Spent { seconds, uses: uses.times(count * self.layout.tp as f64) }
     }
 
     /// Hand-over of `rows` tokens to the next stage.

@@ -41,11 +41,11 @@ fn predict_cut(server: &Server, model: &LanguageModel, layout: Layout, batch: u6
     predict_for(server, model, layout, given, &Worth::TIME).unwrap()
 }
 
-fn server(edits: &[(&str, &str)]) -> Server {
+pub(super) fn server(edits: &[(&str, &str)]) -> Server {
     Server::new(&system(edits)).unwrap()
 }
 
-fn model(edits: &[(&str, &str)]) -> LanguageModel {
+pub(super) fn model(edits: &[(&str, &str)]) -> LanguageModel {
     let mut text =
         "{kind: language_model, name: tiny, source: test, layers: 2, hidden: 4, heads: 2, ffn: 8, vocab: 10, \
         pass: inference, seq: 2, generated: 4, global_batch: 1}"
@@ -57,7 +57,7 @@ fn model(edits: &[(&str, &str)]) -> LanguageModel {
     Reader::read(&Node::parse("m.yaml", &text).unwrap()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-const ONE: Layout = Layout { tp: 1, pp: 1, dp: 1, ep: 1 };
+pub(super) const ONE: Layout = Layout { tp: 1, pp: 1, dp: 1, ep: 1 };
 
 #[track_caller]
 fn close(found: f64, expected: f64) {

@@ -106,6 +106,7 @@ const SERVING: [&[&str]; 9] = [
         "microbatches: best",
         "joint_sums: false",
         "widens_apart: true",
+        "prompts_read: pieces",
     ],
     &[
         "mesh: {token: 1 us, prompt: 3 ns, prompt_far: 2 us}",

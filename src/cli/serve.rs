@@ -1,0 +1,612 @@
+//! `flowspace serve`: requests that come one by one to a system that serves a language model, simulated pass by pass.
+
+use super::args::{positive, seed, time, word};
+use super::interrupt::Interrupt;
+use super::present::{align, percent, plain, significant};
+use super::{Failure, output, print};
+use crate::deadline::Deadline;
+use crate::execution::inference::arrivals::{Answer, Load, Request, Served, Spread, poisson, read, serve};
+use crate::execution::inference::search::{Goal, layouts};
+use crate::execution::inference::{Layout, Limits, Refusal, Server, Wanted};
+use crate::execution::search::Aim;
+use crate::model::objective::Objective;
+use crate::progress::Waiting;
+use crate::report::figures::{FigureKind, FigureSpec, draw_figure};
+use crate::report::statement;
+use crate::report::table::Table;
+use crate::spec::read::Name;
+use crate::system::economics::Economics;
+use crate::system::serving::PromptsRead;
+use crate::system::{Software, System};
+use crate::units::Seconds;
+use crate::workload::WorkloadSpec;
+use crate::workload::language::{LanguageModel, ModelPass};
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Arguments of `flowspace serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Workload with `pass: inference`, or the name of one in the catalogue; hf:config.json?pass=inference&seq=1024&generated=256. Its prompt and answer
+    /// are those of every request, where no file says others.
+    #[arg(long, value_name = "FILE", help_heading = "Input")]
+    pub workload: PathBuf,
+    /// System file, or the name of one in the catalogue.
+    #[arg(long, value_name = "FILE", help_heading = "Input")]
+    pub system: PathBuf,
+    /// CSV of requests with columns arrival_s, prompt, generated (or TIMESTAMP, ContextTokens, GeneratedTokens). With --rate or --users its lengths alone count.
+    #[arg(long, value_name = "FILE.csv", help_heading = "Input")]
+    pub requests: Option<PathBuf>,
+    /// Requests a second that come at random (Poisson): one, or several such as 1,2,4.
+    #[arg(long, value_name = "LIST", value_parser = rates, conflicts_with = "users", help_heading = "Load")]
+    pub rate: Option<Rates>,
+    /// Users of whom each sends the next request when the last is answered: numbers and ranges such as 1,8 or 1..256 (powers of two and both ends).
+    #[arg(long, value_name = "LIST", value_parser = super::inference::batches, help_heading = "Load")]
+    pub users: Option<super::inference::Batches>,
+    /// Requests of a run. [default: all of a file; else 1000, of users eight each and 100 at least]
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Load")]
+    pub count: Option<u64>,
+    /// Seed of the arrivals.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = seed, help_heading = "Load")]
+    pub seed: u32,
+    /// Longest time to the first token that is good enough.
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true, help_heading = "Load")]
+    pub max_ttft: Option<f64>,
+    /// Longest mean time for each further token of a request that is good enough.
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true, help_heading = "Load")]
+    pub max_tpot: Option<f64>,
+    /// Tensor parallelism; every one is tried if left out.
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Decisions (all are tried where left out)")]
+    pub tp: Option<u64>,
+    /// Pipeline stages.
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Decisions (all are tried where left out)")]
+    pub pp: Option<u64>,
+    /// Replicas.
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Decisions (all are tried where left out)")]
+    pub dp: Option<u64>,
+    /// Replicas among which experts are divided.
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Decisions (all are tried where left out)")]
+    pub ep: Option<u64>,
+    /// How prompts are read; what the software does if left out.
+    #[arg(long, value_name = "WORD", value_parser = word!(PromptsRead), help_heading = "Decisions (all are tried where left out)")]
+    pub prompts_read: Option<PromptsRead>,
+    /// stack, generic or ideal, as for `flowspace map`.
+    #[arg(long, value_name = "WORD", value_parser = word!(Software), help_heading = "Decisions (all are tried where left out)")]
+    pub software: Option<Software>,
+    /// Time of all runs together, such as 30s.
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true, help_heading = "Output")]
+    pub time_limit: Option<f64>,
+    /// Folder for loads.csv, requests.csv and figures; made if it does not exist.
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    pub out: Option<PathBuf>,
+    /// Format on standard output.
+    #[arg(long, value_enum, default_value_t = Format::Text, help_heading = "Output")]
+    pub format: Format,
+}
+
+/// Formats of what was served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables for a person.
+    Text,
+    /// One JSON object.
+    Json,
+    /// One line a load and layout.
+    Csv,
+}
+
+/// Rates, in requests a second, ascending and different.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rates(Vec<f64>);
+
+fn rates(text: &str) -> Result<Rates, String> {
+    let wrong =
+        || format!("expected requests a second such as 4 or 0.5,1,2, each above zero and at most 1e9, found {text:?}");
+    let one =
+        |t: &str| t.trim().parse::<f64>().ok().filter(|r| r.is_finite() && *r > 0.0 && *r <= 1e9).ok_or_else(wrong);
+    let mut found = text.split(',').map(one).collect::<Result<Vec<_>, _>>()?;
+    found.sort_by(f64::total_cmp);
+    found.dedup();
+    Ok(Rates(found))
+}
+
+/// Most requests of a run.
+const MOST: u64 = 10_000_000;
+
+/// How requests come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Come {
+    /// So many a second, at random.
+    Rate(f64),
+    /// From so many users.
+    Users(u64),
+    /// As a file says.
+    Recorded,
+}
+
+impl Come {
+    fn text(self) -> String {
+        match self {
+            Self::Rate(rate) => significant(rate),
+            Self::Users(users) => users.to_string(),
+            Self::Recorded => "as recorded".into(),
+        }
+    }
+}
+
+/// A load, and what every layout that it has room in did.
+struct Tried {
+    come: Come,
+    served: Vec<Served>,
+    /// Which of them is best.
+    best: usize,
+}
+
+/// The command.
+///
+/// # Errors
+/// [`Failure`]: bad input, nothing that has room.
+pub fn run(args: &ServeArgs) -> Result<i32, Failure> {
+    super::import::tell_assumed(Some(&args.workload));
+    let (model, system) = load(args)?;
+    let mut server = Server::new(&system).map_err(Failure::input)?;
+    if let Some(reads) = args.prompts_read {
+        server.serving.prompts_read = reads;
+    }
+    let recorded = args.requests.as_deref().map(read).transpose().map_err(Failure::input)?;
+    if args.count.is_some_and(|n| n > MOST) {
+        return Err(Failure::input(format!("--count: expected at most {MOST}")));
+    }
+    let all: Vec<Come> = match (&args.rate, &args.users, &recorded) {
+        (Some(rates), _, _) => rates.0.iter().map(|rate| Come::Rate(*rate)).collect(),
+        (_, Some(users), _) => users.0.iter().map(|users| Come::Users(*users)).collect(),
+        (None, None, Some(_)) => vec![Come::Recorded],
+        (None, None, None) => {
+            return Err(Failure::input(
+                "how requests come is not said: --rate (requests a second), --users, or --requests FILE.csv",
+            ));
+        }
+    };
+    if let Some(folder) = &args.out {
+        output::make_folder(folder)?;
+    }
+    let wanted = Wanted {
+        tp: args.tp,
+        pp: args.pp,
+        dp: args.dp,
+        ep: args.ep,
+        batches: Vec::new(),
+        limits: Limits::default(),
+        goal: Goal::Throughput,
+        aim: Aim::of(Objective::Time, &Economics::default(), &system).map_err(Failure::input)?,
+    };
+    let layouts = layouts(&model, server.machine.chips, &wanted);
+    if layouts.is_empty() {
+        return Err(Failure::input(format!(
+            "no tp x pp x dp = {} chips, with what is given, with tp a divisor of the {} heads, pp at most the {} layers and ep a divisor of dp and of the experts",
+            server.machine.chips, model.heads, model.layers
+        )));
+    }
+    let _interrupt = Interrupt::of_search();
+    let waiting = Waiting::begin("serving", args.time_limit);
+    let deadline = Deadline::after(args.time_limit);
+    let mut tried = Vec::new();
+    for come in all {
+        let requests = requests(come, &model, recorded.as_deref(), args);
+        tried.push(one(come, &requests, (&server, &model, &layouts), args, deadline)?);
+    }
+    drop(waiting);
+    let run = Run { args, model: &model, system: &system, server: &server, layouts: layouts.len(), tried: &tried };
+    if let Some(folder) = &args.out {
+        run.write(folder)?;
+    }
+    print(&match args.format {
+        Format::Text => run.text(),
+        Format::Json => format!("{:#}\n", run.to_json()),
+        Format::Csv => run.csv(),
+    });
+    Ok(0)
+}
+
+/// The model and the system, all problems of both files at once.
+fn load(args: &ServeArgs) -> Result<(LanguageModel, System), Failure> {
+    let model = WorkloadSpec::load(&args.workload).map_err(Failure::from).and_then(|node| {
+        // Its mistakes as `map` tells them.
+        crate::spec::Reader::read::<WorkloadSpec>(&node).map_err(Failure::from)
+    });
+    let system =
+        System::load(&args.system).map_err(Failure::from).and_then(|n| System::build(&n).map_err(Failure::from));
+    let (model, mut system) = super::map::both(model, system)?;
+    let name = args.workload.display();
+    let WorkloadSpec::Language(model) = model else {
+        return Err(Failure::input(format!(
+            "{name}: expected a language model (kind: language_model): nothing else is served"
+        )));
+    };
+    if model.pass != ModelPass::Inference {
+        return Err(Failure::input(format!(
+            "{name}: pass: {}: expected inference, with seq (a prompt) and generated (an answer)",
+            model.pass.word()
+        )));
+    }
+    system.software = args.software.or(system.software);
+    Ok((*model, system))
+}
+
+/// The requests of a load.
+fn requests(come: Come, model: &LanguageModel, recorded: Option<&[Request]>, args: &ServeArgs) -> Vec<Request> {
+    let one = [Request { arrival_s: 0.0, prompt: model.seq, generated: model.generated.unwrap_or(0) }];
+    let lengths = recorded.unwrap_or(&one);
+    let count = args.count.unwrap_or(match (come, recorded) {
+        (_, Some(all)) => all.len() as u64,
+        (Come::Users(users), None) => users.saturating_mul(8).clamp(100, MOST),
+        _ => 1000,
+    });
+    let count = usize::try_from(count.min(MOST)).unwrap_or(1);
+    match come {
+        // No more than there are.
+        Come::Recorded => lengths.iter().copied().take(count).collect(),
+        Come::Users(_) => lengths.iter().copied().cycle().take(count).collect(),
+        Come::Rate(rate) => {
+            let all: Vec<Request> = lengths.iter().copied().cycle().take(count).collect();
+            poisson(&all, rate, u64::from(args.seed))
+        }
+    }
+}
+
+/// A load on every layout.
+fn one(
+    come: Come,
+    requests: &[Request],
+    (server, model, layouts): (&Server, &LanguageModel, &[Layout]),
+    args: &ServeArgs,
+    deadline: Deadline,
+) -> Result<Tried, Failure> {
+    let load = Load { requests, users: if let Come::Users(users) = come { Some(users) } else { None } };
+    let (mut all, mut refused) = (Vec::new(), Vec::<Refusal>::new());
+    for layout in layouts {
+        match serve(server, model, *layout, &load, deadline) {
+            Ok(Some(served)) => all.push(served),
+            Ok(None) => {
+                return Err(Failure::input(format!(
+                    "stopped {}: fewer requests (--count), fewer loads or given degrees take less",
+                    crate::deadline::within()
+                )));
+            }
+            Err(refusal) => refused.push(refusal),
+        }
+    }
+    if all.is_empty() {
+        let why = refused.first().map_or_else(String::new, ToString::to_string);
+        return Err(Failure::input(format!(
+            "infeasible: none of {} layouts has room; the first: {why}",
+            refused.len()
+        )));
+    }
+    // Within limits the most answers that keep them, of equal ones (and without limits) the least mean latency; of users the most answers.
+    let limited = args.max_ttft.is_some() || args.max_tpot.is_some();
+    let good = |s: &Served| match come {
+        _ if limited => s.within(args.max_ttft, args.max_tpot) * s.answered_per_s,
+        Come::Users(_) => s.answered_per_s,
+        _ => 0.0,
+    };
+    let better = |a: &Served, b: &Served| {
+        let (one, other) = (good(a), good(b));
+        if (one - other).abs() > 1e-9 * other.abs() {
+            one > other
+        } else {
+            a.latency_s.mean < b.latency_s.mean * (1.0 - 1e-9)
+        }
+    };
+    let best = (1..all.len()).fold(0, |best, i| if better(&all[i], &all[best]) { i } else { best });
+    Ok(Tried { come, served: all, best })
+}
+
+/// All that was asked for.
+struct Run<'a> {
+    args: &'a ServeArgs,
+    model: &'a LanguageModel,
+    system: &'a System,
+    server: &'a Server,
+    layouts: usize,
+    tried: &'a [Tried],
+}
+
+/// Tokens a second that a user sees: one over the mean time for each further token.
+fn of_user(served: &Served) -> f64 {
+    if served.tpot_s.mean > 0.0 { 1.0 / served.tpot_s.mean } else { 0.0 }
+}
+
+/// The columns of loads.csv.
+const COLUMNS: [&str; 33] = [
+    "load",
+    "rate_per_s",
+    "users",
+    "tp",
+    "pp",
+    "dp",
+    "ep",
+    "layout",
+    "best",
+    "answered_per_s",
+    "generated_per_s",
+    "tokens_per_s_user",
+    "tokens_per_s_chip",
+    "ttft_mean_s",
+    "ttft_p50_s",
+    "ttft_p90_s",
+    "ttft_p95_s",
+    "ttft_p99_s",
+    "tpot_mean_s",
+    "tpot_p50_s",
+    "tpot_p90_s",
+    "tpot_p95_s",
+    "tpot_p99_s",
+    "latency_mean_s",
+    "latency_p50_s",
+    "latency_p99_s",
+    "within_limits",
+    "at_once",
+    "waiting_at_last",
+    "busy",
+    "preempted",
+    "j_per_token",
+    "seconds",
+];
+
+impl Run<'_> {
+    fn limited(&self) -> bool {
+        self.args.max_ttft.is_some() || self.args.max_tpot.is_some()
+    }
+
+    fn within(&self, served: &Served) -> f64 {
+        served.within(self.args.max_ttft, self.args.max_tpot)
+    }
+
+    /// Joules for each generated token, of the prompts where nothing is generated.
+    fn joules(served: &Served) -> f64 {
+        let sum = |of: fn(&Answer) -> u64| served.answers.iter().map(|a| of(a) as f64).sum::<f64>();
+        let generated = sum(|a| a.generated);
+        served.energy.total() / if generated > 0.0 { generated } else { sum(|a| a.prompt) }
+    }
+
+    fn text(&self) -> String {
+        let (model, system) = (self.model, self.system);
+        let what = match &self.args.requests {
+            Some(path) => format!("requests of {}", path.display()),
+            None => format!("prompts of {} tokens, {} generated", model.seq, model.generated.unwrap_or(0)),
+        };
+        let mut out = format!("{} on {} ({} chips): {what}\n\n", model.name, system.name, system.chip_count());
+        let mut table = plain();
+        let load = match self.tried.first().map(|t| t.come) {
+            Some(Come::Users(_)) => "users",
+            Some(Come::Rate(_)) => "requests/s",
+            _ => "requests",
+        };
+        let mut header = vec![
+            load,
+            "TP",
+            "PP",
+            "DP",
+            "EP",
+            "answered/s",
+            "generated/s",
+            "per chip",
+            "per user",
+            "first token p50",
+            "p90",
+            "p99",
+            "per token p50",
+            "p99",
+            "latency p50",
+            "p99",
+            "at once",
+            "busy",
+        ];
+        if self.limited() {
+            header.push("within limits");
+        }
+        let columns: Vec<usize> = (0..header.len()).collect();
+        table.set_header(header);
+        for tried in self.tried {
+            let s = &tried.served[tried.best];
+            let seconds = |s: f64| Seconds(s).to_string();
+            let mut row = vec![tried.come.text()];
+            row.extend([s.layout.tp, s.layout.pp, s.layout.dp, s.layout.ep].map(|n| n.to_string()));
+            row.extend([s.answered_per_s, s.generated_per_s, s.per_chip, of_user(s)].map(significant));
+            row.extend([s.ttft_s.p50, s.ttft_s.p90, s.ttft_s.p99, s.tpot_s.p50, s.tpot_s.p99].map(seconds));
+            row.extend([s.latency_s.p50, s.latency_s.p99].map(seconds));
+            row.extend([significant(s.at_once), percent(s.busy)]);
+            if self.limited() {
+                row.push(percent(self.within(s)));
+            }
+            table.add_row(row);
+        }
+        align(&mut table, &columns);
+        out.push_str(&format!("{table}\n\n"));
+        for tried in self.tried {
+            let s = &tried.served[tried.best];
+            if s.waiting_at_last * 20 > s.answers.len() as u64 && matches!(tried.come, Come::Rate(_) | Come::Recorded) {
+                out.push_str(&format!(
+                    "{} requests/s are more than it answers: {} of {} wait for a place when the last one comes, and longer runs wait longer\n",
+                    s.offered_per_s.map_or_else(|| tried.come.text(), significant),
+                    s.waiting_at_last,
+                    s.answers.len()
+                ));
+            }
+            if s.preempted > 0 {
+                out.push_str(&format!(
+                    "{}: {} times a request lost its place in the cache and was read again\n",
+                    tried.come.text(),
+                    s.preempted
+                ));
+            }
+        }
+        out.push_str(&format!(
+            "Each row is the best of {} layouts on all chips ({}), every one served the same {} requests pass by pass (seed {}); a simulation of what the software does, no bound. Prompts are read {}.\n{}\n",
+            self.layouts,
+            match (self.limited(), self.tried.first().map(|t| t.come)) {
+                (true, _) => "most answers within the limits",
+                (_, Some(Come::Users(_))) => "most answers",
+                _ => "least mean latency",
+            },
+            self.tried.iter().map(|t| t.served[t.best].answers.len()).max().unwrap_or(0),
+            self.args.seed,
+            match self.server.serving.prompts_read {
+                PromptsRead::Before => "whole, before the steps of others (prompts_read: before)",
+                PromptsRead::Beside => "whole, beside the steps of others (prompts_read: beside)",
+                PromptsRead::Pieces => "in pieces beside the steps of others (prompts_read: pieces)",
+            },
+            statement::serving_software(self.system)
+        ));
+        let front = self.front();
+        if !front.is_empty() {
+            let mut table = plain();
+            table.set_header(["users", "TP", "PP", "DP", "EP", "tokens/s/user", "tokens/s/chip", "first token p50"]);
+            for (users, s) in front {
+                let mut row = vec![users.to_string()];
+                row.extend([s.layout.tp, s.layout.pp, s.layout.dp, s.layout.ep].map(|n| n.to_string()));
+                row.extend([significant(of_user(s)), significant(s.per_chip), Seconds(s.ttft_s.p50).to_string()]);
+                table.add_row(row);
+            }
+            align(&mut table, &[0, 1, 2, 3, 4, 5, 6, 7]);
+            out.push_str(&format!("\nNo layout and number of users has more of both:\n\n{table}\n"));
+        }
+        out
+    }
+
+    /// Of all layouts and numbers of users those that none beats in tokens a second of a user and of a chip, the fastest for a user first.
+    fn front(&self) -> Vec<(u64, &Served)> {
+        let users = |t: &Tried| if let Come::Users(users) = t.come { Some(users) } else { None };
+        let mut all: Vec<(u64, &Served)> = self
+            .tried
+            .iter()
+            .filter_map(|t| Some((users(t)?, t)))
+            .flat_map(|(n, t)| t.served.iter().map(move |s| (n, s)))
+            .collect();
+        all.sort_by(|a, b| of_user(b.1).total_cmp(&of_user(a.1)).then(b.1.per_chip.total_cmp(&a.1.per_chip)));
+        let mut most = 0.0;
+        all.retain(|(_, s)| {
+            let more = s.per_chip > most;
+            most = s.per_chip.max(most);
+            more
+        });
+        all
+    }
+
+    fn row(&self, tried: &Tried, at: usize) -> Vec<String> {
+        let s = &tried.served[at];
+        let (load, rate, users) = match tried.come {
+            Come::Rate(rate) => ("rate", rate.to_string(), String::new()),
+            Come::Users(users) => ("users", String::new(), users.to_string()),
+            Come::Recorded => ("recorded", s.offered_per_s.map_or_else(String::new, |r| r.to_string()), String::new()),
+        };
+        let mut row = vec![load.to_string(), rate, users];
+        row.extend([s.layout.tp, s.layout.pp, s.layout.dp, s.layout.ep].map(|n| n.to_string()));
+        row.push(format!("TP {} PP {}", s.layout.tp, s.layout.pp));
+        row.push(if at == tried.best { "yes" } else { "no" }.into());
+        let spread = |s: &Spread| [s.mean, s.p50, s.p90, s.p95, s.p99];
+        let mut numbers = vec![s.answered_per_s, s.generated_per_s, of_user(s), s.per_chip];
+        numbers.extend(spread(&s.ttft_s));
+        numbers.extend(spread(&s.tpot_s));
+        numbers.extend([s.latency_s.mean, s.latency_s.p50, s.latency_s.p99, self.within(s), s.at_once]);
+        row.extend(numbers.iter().map(f64::to_string));
+        row.extend([s.waiting_at_last.to_string(), s.busy.to_string(), s.preempted.to_string()]);
+        row.extend([Self::joules(s), s.seconds].map(|x| x.to_string()));
+        row
+    }
+
+    fn csv(&self) -> String {
+        let rows = self.tried.iter().flat_map(|t| (0..t.served.len()).map(move |at| self.row(t, at).join(",") + "\n"));
+        format!("{}\n{}", COLUMNS.join(","), rows.collect::<String>())
+    }
+
+    fn to_json(&self) -> Value {
+        let of = |s: &Served| {
+            let mut object = serde_json::to_value(s).unwrap_or(Value::Null);
+            if let Value::Object(map) = &mut object {
+                map.insert("tokens_per_s_user".into(), json!(of_user(s)));
+                map.insert("j_per_token".into(), json!(Self::joules(s)));
+                map.insert("within_limits".into(), json!(self.within(s)));
+            }
+            object
+        };
+        json!({
+            "workload": self.model.name,
+            "system": self.system.name,
+            "statement": statement::serving_software(self.system),
+            "prompts_read": self.server.serving.prompts_read.word(),
+            "seed": self.args.seed,
+            "max_ttft_s": self.args.max_ttft,
+            "max_tpot_s": self.args.max_tpot,
+            "layouts": self.layouts,
+            "loads": self.tried.iter().map(|t| json!({
+                "rate_per_s": if let Come::Rate(rate) = t.come { Some(rate) } else { None },
+                "users": if let Come::Users(users) = t.come { Some(users) } else { None },
+                "requests": t.served[t.best].answers.len(),
+                "best": of(&t.served[t.best]),
+                "served": t.served.iter().map(of).collect::<Vec<_>>(),
+            })).collect::<Vec<_>>(),
+            "front": self.front().into_iter().map(|(users, s)| json!({
+                "users": users, "layout": s.layout, "tokens_per_s_user": of_user(s), "tokens_per_s_chip": s.per_chip, "ttft_p50_s": s.ttft_s.p50,
+            })).collect::<Vec<_>>(),
+        })
+    }
+
+    /// loads.csv, requests.csv of the best layout of each load, and a figure.
+    fn write(&self, folder: &Path) -> Result<(), Failure> {
+        let loads = folder.join("loads.csv");
+        let keep = |path: &Path, text: &str| {
+            std::fs::write(path, text).map_err(|e| Failure::input(format!("{}: {e}", path.display())))
+        };
+        keep(&loads, &self.csv())?;
+        let mut requests =
+            String::from("load,value,id,arrival_s,prompt,generated,replica,first_token_s,end_s,ttft_s,tpot_s\n");
+        for t in self.tried {
+            let load = match t.come {
+                Come::Rate(rate) => format!("rate,{rate}"),
+                Come::Users(users) => format!("users,{users}"),
+                Come::Recorded => "recorded,".into(),
+            };
+            for a in &t.served[t.best].answers {
+                let tpot = a.tpot_s().map_or_else(String::new, |s| s.to_string());
+                requests.push_str(&format!(
+                    "{load},{},{},{},{},{},{},{},{},{tpot}\n",
+                    a.id,
+                    a.arrival_s,
+                    a.prompt,
+                    a.generated,
+                    a.replica,
+                    a.first_s,
+                    a.end_s,
+                    a.ttft_s()
+                ));
+            }
+        }
+        keep(&folder.join("requests.csv"), &requests)?;
+        let by_users = self.tried.iter().all(|t| matches!(t.come, Come::Users(_)));
+        let name = |text: &str| Some(Name(text.into()));
+        let mut spec = FigureSpec::of(if by_users { FigureKind::Pareto } else { FigureKind::Scatter });
+        let stem = if by_users {
+            (spec.x, spec.y) = (name("tokens_per_s_user"), name("tokens_per_s_chip"));
+            (spec.x_label, spec.y_label) = (Some("tokens/s of a user".into()), Some("tokens/s of a chip".into()));
+            spec.max = vec![Name("tokens_per_s_user".into()), Name("tokens_per_s_chip".into())];
+            spec.group = name("layout");
+            "front"
+        } else if self.tried.len() > 1 {
+            (spec.x, spec.y) = (name("rate_per_s"), name("ttft_p99_s"));
+            (spec.x_label, spec.y_label) =
+                (Some("requests a second".into()), Some("first token, 99th percentile (s)".into()));
+            spec.group = name("layout");
+            spec.log_y = Some(true);
+            "latency"
+        } else {
+            return Ok(());
+        };
+        let table = Table::read(&loads).map_err(|e| Failure::input(e.to_string()))?;
+        let drawn = draw_figure(&table, &spec, &folder.join(stem)).map_err(|e| Failure::input(e.to_string()))?;
+        drawn.left_out.iter().for_each(|reason| say!("note: not drawn: {reason}"));
+        Ok(())
+    }
+}
