@@ -280,7 +280,7 @@ fn one(
     if all.is_empty() {
         let why = refused.first().map_or_else(String::new, ToString::to_string);
         return Err(Failure::input(format!(
-            "infeasible: none of {} layouts has room; the first: {why}",
+            "infeasible: none of {} layouts serves them; the first: {why}",
             refused.len()
         )));
     }

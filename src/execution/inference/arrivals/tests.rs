@@ -52,7 +52,7 @@ fn one_at_a_time_wait_as_a_queue_of_equal_services_does() {
     let m = model(&[]);
     let alone = run(&s, &m, ONE, &requests(1, 2, 1)).latency_s.mean;
     for r in [0.3, 0.6, 0.8] {
-        let all = poisson(&requests(60_000, 2, 1), r / alone, 11);
+        let all = poisson(&requests(300_000, 2, 1), r / alone, 11);
         let waited = run(&s, &m, ONE, &all).latency_s.mean - alone;
         let expected = r * alone / (2.0 * (1.0 - r));
         assert!((waited / expected - 1.0).abs() < 0.06, "{r}: {waited} {expected}");
@@ -65,7 +65,7 @@ fn one_at_a_time_wait_as_a_queue_of_equal_services_does() {
 fn nothing_is_lost() {
     let m = model(&[]);
     for reads in ["before", "beside", "pieces"] {
-        for (capacity, tokens) in [("100 MB", 8192), ("100 MB", 3), ("2200 B", 4)] {
+        for (capacity, tokens) in [("100 MB", 8192), ("100 MB", 3), ("13400 B", 4)] {
             let with = format!(
                 "cache: paged, cache_block: 2, cache_share: 1, admits_whole: false, prompts_read: {reads}, most_tokens: {tokens}"
             );
@@ -92,7 +92,7 @@ fn nothing_is_lost() {
             }
             let little = 300.0 * served.latency_s.mean;
             assert!((area / little - 1.0).abs() < 1e-9, "{area} {little}");
-            assert_eq!(served.preempted > 0, capacity == "2200 B", "{reads} {capacity} {}", served.preempted);
+            assert_eq!(served.preempted > 0, capacity == "13400 B", "{reads} {capacity} {}", served.preempted);
         }
     }
 }
@@ -118,12 +118,12 @@ fn users_wait_for_their_answers() {
 
 #[test]
 fn what_has_no_room_is_named() {
-    let s = server(&[]);
+    let s = server(&[AMPLE, ("cache_share: 1 ", "cache_share: 1, most_tokens: 4 ")]);
     let refused = |requests: &[Request], edits: &[(&str, &str)]| {
         let m = model(edits);
         serve(&s, &m, ONE, &Load { requests, users: None }, Deadline::never()).unwrap_err().to_string()
     };
-    let long = [requests(1, 2, 2)[0], requests(1, 100_000, 2)[0]];
+    let long = [requests(1, 2, 2)[0], requests(1, 10_000_000, 2)[0]];
     assert!(refused(&long, &[]).starts_with("request 1: the keys and values of"), "{}", refused(&long, &[]));
     let fixed = server(&[("cache: contiguous", "cache: static")]);
     let why = serve(&fixed, &model(&[]), ONE, &Load { requests: &long, users: None }, Deadline::never()).unwrap_err();
