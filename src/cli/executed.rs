@@ -222,6 +222,7 @@ pub(super) fn to_json(
         "status": answer.found.as_ref().map_or("predicted", Found::status),
         "execution": p.execution,
         "chips": p.chips,
+        "system_chips": system.chip_count(),
         "microbatches": p.microbatches,
         "iteration_s": p.time.total,
         "iteration_parts_s": p.time,

@@ -34,6 +34,8 @@ pub struct Account {
     minimized: &'static str,
     /// `sample` or `request`.
     each: &'static str,
+    /// Chips that are used, and all that the system has.
+    chips: [u64; 2],
     cost: ByPart,
     power: ByPart,
     idle: ByPart,
@@ -56,6 +58,7 @@ impl Account {
             what: "an iteration",
             minimized: "an iteration",
             each: "sample",
+            chips: [plan.system.chip_count(); 2],
             cost: f.cost,
             power: f.power,
             idle: price::idle_power(&plan.system),
@@ -76,6 +79,7 @@ impl Account {
             what: "an iteration",
             minimized: "an iteration",
             each: "sample",
+            chips: [prediction.chips, system.chip_count()],
             cost: price::cost(system),
             power: price::power(system),
             idle: price::idle_power(system),
@@ -97,6 +101,7 @@ impl Account {
             what: "the batch",
             minimized: "a token",
             each: "request",
+            chips: [system.chip_count(); 2],
             cost: price::cost(system),
             power: price::power(system),
             idle: price::idle_power(system),
@@ -114,6 +119,16 @@ impl Account {
     /// Joules of the whole system; not a number where the chips state no power: the rest is a part of it alone.
     fn joules(&self, joules: f64) -> f64 {
         self.power.if_known(joules)
+    }
+
+    /// That chips stand idle which are paid for; empty where none does.
+    fn idle_chips(&self) -> String {
+        match self.chips {
+            [used, all] if used < all => {
+                format!("({used} of {all} chips are used; money, power and energy are of all {all})\n")
+            }
+            _ => String::new(),
+        }
     }
 
     /// Dollars of an iteration; not a number where the chips state no price or no power.
@@ -174,13 +189,18 @@ pub fn table(f: &Account) -> String {
         let tokens = f.tokens_per_s.map(|tokens| {
             format!("; {} {token}s/s, {} {token}s/s/$", significant(tokens), stated(tokens / f.cost.known()))
         });
-        return format!("{money}\n(energy not stated: the chips state no power{})\n", tokens.unwrap_or_default());
+        return format!(
+            "{money}\n(energy not stated: the chips state no power{})\n{}",
+            tokens.unwrap_or_default(),
+            f.idle_chips()
+        );
     }
     format!(
-        "{money}\n(mean power {} W; by {} {} J{by_token})\n",
+        "{money}\n(mean power {} W; by {} {} J{by_token})\n{}",
         significant(f.energy.total() / f.seconds),
         f.each,
-        significant(f.j_per_sample)
+        significant(f.j_per_sample),
+        f.idle_chips()
     )
 }
 

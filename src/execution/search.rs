@@ -628,11 +628,12 @@ fn nearest_chips(machine: &Machine, model: &LanguageModel, (pins, space): (&Pins
                 && !blocks(machine, d, 1, &pins, space).is_empty()
         })
     };
+    let how = "`--chips` of map, `solve.execution.chips` of a study; a budget with `sizes: divisible` or `power_of_two` keeps to numbers that most models suit";
     let below = (chips.saturating_sub(MOST_TRIED).max(1)..chips).rev().find(suits);
     let above = (chips + 1..=machine.chips.min(chips.saturating_add(MOST_TRIED))).find(suits);
     match (below, above) {
-        (Some(a), Some(b)) => format!("; the nearest numbers that have some: --chips {a}, --chips {b}"),
-        (Some(n), None) | (None, Some(n)) => format!("; the nearest number that has some: --chips {n}"),
+        (Some(a), Some(b)) => format!("; the nearest numbers that have some: {a}, {b} ({how})"),
+        (Some(n), None) | (None, Some(n)) => format!("; the nearest number that has some: {n} ({how})"),
         (None, None) => String::new(),
     }
 }

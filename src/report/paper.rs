@@ -15,7 +15,7 @@ pub enum Markup {
 }
 
 /// Columns of a table for which none are named, as far as rows have them: beside the axes.
-const USUAL: [&str; 11] = [
+const USUAL: [&str; 13] = [
     "status",
     "samples_per_s",
     "generated_per_s",
@@ -26,8 +26,13 @@ const USUAL: [&str; 11] = [
     "tp",
     "pp",
     "dp",
+    "cp",
+    "ep",
     "bottleneck",
 ];
+
+/// Columns among the usual ones that are told only where a row has more than one.
+const WHERE_DIVIDED: [&str; 2] = ["cp", "ep"];
 
 /// The rows of the fronts, or with `every` all rows, in `columns`; without any the axes and the usual ones. Numbers have three digits.
 ///
@@ -39,7 +44,11 @@ pub fn table(table: &Table, markup: Markup, columns: &[String], every: bool) -> 
     if names.is_empty() {
         names = axes.clone();
         for column in USUAL {
-            if table.texts(column)?.iter().any(|text| !text.is_empty()) {
+            let divided = WHERE_DIVIDED.contains(&column);
+            let tells = |text: &str| {
+                if divided { text.parse::<f64>().is_ok_and(|n| n > 1.0) } else { !text.is_empty() }
+            };
+            if table.texts(column)?.into_iter().any(tells) {
                 names.push(column);
             }
         }

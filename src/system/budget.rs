@@ -2,7 +2,7 @@
 //! largest size that the budget pays for.
 //!
 //! Price and power (at full use, `system::price`) and the number of chips do not fall when a dimension grows, so that the
-//! largest size is found by bisection. Rounding is always down: no system is over its budget.
+//! largest size is found by bisection. Rounding is always down, to a size of the set that is allowed: no system is over its budget.
 
 use super::{System, price};
 use crate::spec::{FromNode, Node, Reader, Value, schema::Definitions};
@@ -14,7 +14,9 @@ use std::fmt;
 crate::choice! {
     /// Sizes that a scaled dimension may have.
     pub enum Sizes ("a set of sizes") {
-        /// Any whole number.
+        /// One, three or five times a power of two: what layers, heads and samples can mostly be divided among.
+        Divisible = "divisible",
+        /// Any whole number, which a model may have no execution on, or a much slower one than on fewer.
         Whole = "whole",
         /// Powers of two, which layers, heads and batches are more often multiples of.
         PowerOfTwo = "power_of_two",
@@ -34,7 +36,7 @@ crate::spec! {
         /// The dimension that is scaled: outermost, innermost, or its position counted from 0 (the innermost).
         dimension: Scaled = Scaled::Outermost,
         /// Sizes that it may have; the largest within the budget is taken.
-        sizes: Sizes = Sizes::Whole,
+        sizes: Sizes = Sizes::Divisible,
     }
 }
 
@@ -181,6 +183,19 @@ pub enum Unfit {
     Wrong(String),
 }
 
+impl Sizes {
+    /// The largest of the set that is not above a size.
+    fn largest(self, size: u64) -> u64 {
+        let odd: &[u64] = match self {
+            Self::Whole => return size,
+            Self::Divisible => &[1, 3, 5],
+            Self::PowerOfTwo => &[1],
+        };
+        let doubled = |odd: &u64| size.checked_div(*odd)?.checked_ilog2().map(|twos| odd << twos);
+        odd.iter().filter_map(doubled).max().unwrap_or(1)
+    }
+}
+
 /// Most chips of a network.
 const MOST_CHIPS: u64 = 1 << 32;
 
@@ -250,27 +265,15 @@ impl BudgetSpec {
         if least > limit {
             return Err(over(least, &format!("dimension {position} of size 1")));
         }
-        let size = match self.sizes {
-            Sizes::PowerOfTwo => {
-                let mut size = 1;
-                while size * 2 <= most && used(size * 2) <= limit {
-                    size *= 2;
-                }
-                size
-            }
-            Sizes::Whole => {
-                // low fits, high does not (or is out of reach).
-                let (mut low, mut high) = (1, most + 1);
-                while high - low > 1 {
-                    let middle = low + (high - low) / 2;
-                    if used(middle) <= limit { low = middle } else { high = middle }
-                }
-                low
-            }
-        };
-        let next = if self.sizes == Sizes::Whole { size + 1 } else { size * 2 };
+        // low fits, high does not (or is out of reach).
+        let (mut low, mut high) = (1, most + 1);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if used(middle) <= limit { low = middle } else { high = middle }
+        }
+        let size = self.sizes.largest(low);
         let used = used(size);
-        if next > most {
+        if low == most {
             return Err(Unfit::Wrong(format!(
                 "the budget of {limit} {} pays for more than 2^32 chips; lower it, or give the parts of the system their {}",
                 kind.unit(),
@@ -316,13 +319,43 @@ mod tests {
             [(11_200.0, 10, 11_200.0), (11_199.0, 9, 10_080.0), (4_440.0, 4, 4_440.0), (5_599.0, 4, 4_440.0)]
         {
             let mut s = system("switch", &[3], "$1");
-            let fitted = budget(&format!("{{cost: ${dollars}}}")).fit(&mut s).unwrap();
+            let fitted = budget(&format!("{{cost: ${dollars}, sizes: whole}}")).fit(&mut s).unwrap();
             assert_eq!((fitted.size, fitted.used, fitted.dimension), (size, used, Some(0)), "{dollars}");
             assert_eq!(s.chip_count(), size);
         }
         let mut s = system("switch", &[3], "$1");
         let fitted = budget("{cost: $11_200, sizes: power_of_two}").fit(&mut s).unwrap();
         assert_eq!((fitted.size, fitted.used), (8, 8960.0));
+    }
+
+    /// A dollar less than 33 chips, 33 chips, 40 chips and 163 chips cost: 32 = 2^5, 32, 40 = 5 x 2^3, 160 = 5 x 2^5; 7 chips are 6 = 3 x 2, 6 or 4.
+    #[test]
+    fn sizes_are_those_that_models_are_divided_among() {
+        for (chips, dollars, divisible, two) in [
+            (32, 33 * 1120 - 1, 32, 32),
+            (33, 33 * 1120, 32, 32),
+            (40, 40 * 1120, 40, 32),
+            (163, 163 * 1120, 160, 128),
+            (7, 7 * 1120, 6, 4),
+        ] {
+            for (sizes, size) in [
+                ("", divisible),
+                (", sizes: divisible", divisible),
+                (", sizes: power_of_two", two),
+                (", sizes: whole", chips),
+            ] {
+                let fitted =
+                    budget(&format!("{{cost: ${dollars}{sizes}}}")).fit(&mut system("switch", &[3], "$1")).unwrap();
+                // Four chips have no switch: $10 a chip less.
+                let each = if size > 4 { 1120 } else { 1110 };
+                assert_eq!((fitted.size, fitted.used), (size, (size * each) as f64), "{dollars} {sizes}");
+            }
+        }
+        for n in 1..1000_u64 {
+            let allowed = |m: &u64| [1, 3, 5].contains(&(m >> m.trailing_zeros()));
+            assert_eq!(Some(Sizes::Divisible.largest(n)), (1..=n).rev().find(allowed));
+            assert_eq!(Some(Sizes::PowerOfTwo.largest(n)), (1..=n).rev().find(|m| m.is_power_of_two()));
+        }
     }
 
     /// Power of a 2 x n torus: 2n (100 + 10) and its links 2n (1 + 1), and routers 2 * 2n/2 * 10 + 2 * 2n/n * 10 GB/s at
@@ -334,9 +367,9 @@ mod tests {
         assert_eq!((fitted.size, fitted.dimension), (4, Some(1)));
         assert!((fitted.used - 956.0).abs() < 1e-9, "{}", fitted.used);
         let mut s = system("torus-2d", &[2, 7], "$1");
-        let fitted = budget("{chips: 100, dimension: innermost}").fit(&mut s).unwrap();
+        let fitted = budget("{chips: 100, dimension: innermost, sizes: whole}").fit(&mut s).unwrap();
         assert_eq!((fitted.size, fitted.used, fitted.dimension), (14, 98.0, Some(0)));
-        assert_eq!(budget("{chips: 100, dimension: 1}").fit(&mut s).unwrap().size, 7);
+        assert_eq!(budget("{chips: 100, dimension: 1, sizes: whole}").fit(&mut s).unwrap().size, 7);
     }
 
     #[test]

@@ -126,6 +126,20 @@ fn json_has_every_key() {
     assert_eq!(kernels, named, "each kernel is in one partition");
 }
 
+/// Two of the four chips stand idle: the price is that of four, 4 x $33,000, and so it is said; of all four nothing is.
+#[test]
+fn idle_chips_that_are_paid_for_are_named() {
+    let (w, s) = (base("llama.yaml"), base("gpu.yaml"));
+    let two = map_small(&w, &s, &["--chips", "2"]);
+    let text = succeed(&two);
+    assert!(text.contains("2 of 4 chips are used; money, power and energy are of all 4"), "{text}");
+    assert!(text.contains("$132_000"), "{text}");
+    let answer = json(&two);
+    assert_eq!((answer["chips"].as_u64(), answer["system_chips"].as_u64()), (Some(2), Some(4)));
+    let whole = succeed(&map_small(&w, &s, &[]));
+    assert!(!whole.contains("chips are used"), "{whole}");
+}
+
 #[test]
 fn an_infeasible_point_says_what_is_short() {
     let scratch = Scratch::new("cli");

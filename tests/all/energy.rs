@@ -184,7 +184,7 @@ axes:
   - name: held
     points:
       cost: {solve.budget.cost: $11_200}
-      power: {solve.budget.power: 1 kW}
+      power: {solve.budget.power: 1 kW, solve.budget.sizes: whole}
       chips: {solve.budget.chips: 6, solve.budget.sizes: power_of_two}
       poor: {solve.budget.cost: $10}
       lost: {solve.budget: {chips: 6, dimension: 4}}
@@ -393,4 +393,40 @@ plots: { heatmap: { rows: [chip], cols: [memory, goal], value: run_usd } }
         }
     }
     better
+}
+
+/// A model of 48 samples and 8 layers, 8 heads on so many of the chips as a budget buys. 13 chips are one stage of 13 parts, or 13 replicas or stages: 13
+/// divides neither 48 nor heads, and 8 layers have no 13 stages. Whole sizes so have no execution, and the reason names sizes that have; 12 = 3 x 4 of the default has
+/// one: 12 replicas of 4 samples, say. Context parallelism, where it is asked for, is a column of the tables; otherwise it is none.
+#[test]
+fn a_budget_buys_numbers_that_models_are_divided_among() {
+    let scratch = super::scratch::Scratch::new("divisible");
+    for file in ["llama.yaml", "gpu.yaml", "link.yaml"] {
+        std::fs::copy(super::cli::base(file), scratch.file(file)).unwrap();
+    }
+    scratch.write(
+        "study.yaml",
+        "name: divisible\nquestion: q\nsource: 'assumed: a test'\nworkload: llama.yaml\nsystem: gpu.yaml\n\
+         axes: [{ name: sizes, field: solve.budget.sizes, values: [whole, divisible, power_of_two] }]\n\
+         solve: { budget: { chips: 13 } }\n",
+    );
+    scratch.run(&["study", "run", "study.yaml", "--no-plots", "--out", "o"]);
+    let table = scratch.read("o/results.csv");
+    let mut reader = csv::Reader::from_reader(table.as_bytes());
+    let header = reader.headers().unwrap().clone();
+    let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+    let get = |row: usize, column: &str| rows[row][header.iter().position(|h| h == column).unwrap()].to_string();
+    let chips: Vec<String> = (0..3).map(|row| get(row, "status") + " " + &get(row, "chips")).collect();
+    assert_eq!(chips[1..], ["optimal 12", "optimal 8"], "{table}");
+    let reason = get(0, "reason");
+    assert!(get(0, "status") == "failed" && reason.contains("the nearest number that has some: 12"), "{reason}");
+    assert!(reason.contains("sizes: divisible"), "{reason}");
+    let markdown = scratch.succeed(&["study", "report", "o", "--markdown", "--all"]);
+    assert!(markdown.contains("| tp | pp | dp |\n"), "{markdown}");
+
+    let study = scratch.read("study.yaml").replace("solve: {", "solve: { execution: { cp: 2 },");
+    scratch.write("study.yaml", &study);
+    scratch.run(&["study", "run", "study.yaml", "--no-plots", "--out", "cp"]);
+    let markdown = scratch.succeed(&["study", "report", "cp", "--markdown", "--all"]);
+    assert!(markdown.contains("| tp | pp | dp | cp |\n"), "{markdown}");
 }

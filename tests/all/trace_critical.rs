@@ -86,6 +86,57 @@ fn what_if_by_hand() {
 }
 
 /// The same trace as HTA counts it: the blocking call weighs nothing, and the path ends with K2.
+/// One thread, two streams; times in us, the window 0-1000. The products of stream 7 end at 450, the all-reduce of stream 20 at 400; the synchronisation
+/// 160-460 takes 10 us after the later one, then 540 us follow. The all-reduce four times as long ends at 200 + 800 = 1000: 1010 + 540 = 1550.
+/// `mmk` half as long: `addk` ends at 300, the all-reduce at 400 as before, 410 + 540 = 950; the same without any products. The all-reduce may
+/// end 450 - 400 = 50 later. A synchronisation of one stream says nothing of the others.
+#[test]
+fn a_device_is_waited_for_with_all_its_streams() {
+    let trace = |call: &str| {
+        let event = |cat: &str, name: &str, tid: u32, ts: u32, dur: u32, args: Value| json!({"ph": "X", "cat": cat, "name": name, "pid": if tid == 1 { 100 } else { 0 }, "tid": tid, "ts": ts, "dur": dur, "args": args});
+        let kernel = |stream: u32, n: u32| json!({"stream": stream, "device": 0, "correlation": n});
+        let launch = |ts: u32, n: u32| event("cuda_runtime", "cudaLaunchKernel", 1, ts, 10, json!({"correlation": n}));
+        let events = [
+            event("user_annotation", "ProfilerStep#1", 1, 0, 1000, json!({})),
+            launch(30, 11),
+            launch(80, 12),
+            launch(120, 13),
+            event("cuda_runtime", call, 1, 160, 300, json!({})),
+            event("kernel", "mmk", 7, 50, 300, kernel(7, 11)),
+            event("kernel", "addk", 7, 350, 100, kernel(7, 12)),
+            event("kernel", "ncclDevKernel_AllReduce", 20, 200, 200, kernel(20, 13)),
+        ];
+        read(&json!({ "traceEvents": events }).to_string())
+    };
+    for call in ["cudaDeviceSynchronize", "hipDeviceSynchronize", "cuCtxSynchronize"] {
+        let events = trace(call);
+        let graph = clip(&events, "ProfilerStep", &(0..=0)).unwrap();
+        let step = |choice: &str, factor| {
+            let scale = vec![(Choice::parse(choice).unwrap(), factor)];
+            what_if::run(&events, &graph, &Changes { scale, ..Changes::default() }).unwrap().step_ns() / 1000
+        };
+        let steps =
+            [("device", 1.0), ("communication", 4.0), ("name~mmk", 0.5), ("compute", 0.0)].map(|(c, f)| step(c, f));
+        assert_eq!(steps, [1000, 1550, 950, 950], "{call}");
+        let slack = Slack::new(&graph);
+        let of = |name: &str| {
+            let named = |u: &flowspace::trace::critical::graph::Unit| {
+                events.list.get(u.event as usize).is_some_and(|e| events.name(e).contains(name))
+            };
+            slack.ns[graph.units.iter().position(named).unwrap()] / 1000
+        };
+        assert_eq!((of("AllReduce"), of("addk")), (50, 0), "{call}");
+        // What was recorded stays what it is: the operation that ended last is on the path, the all-reduce is not.
+        let parts = path(&events, &graph, &Run::recorded(&graph));
+        assert!(parts.iter().all(|p| p.0 != Part::Communication), "{parts:?}");
+    }
+    let events = trace("cudaStreamSynchronize");
+    let graph = clip(&events, "ProfilerStep", &(0..=0)).unwrap();
+    let scale = vec![(Choice::Communication, 4.0)];
+    let run = what_if::run(&events, &graph, &Changes { scale, ..Changes::default() }).unwrap();
+    assert_eq!(run.step_ns(), 1_000_000);
+}
+
 #[test]
 fn compatible_by_hand() {
     let table = Table::read_from(Cursor::new(by_hand().into_bytes()), Path::new("by hand")).unwrap();

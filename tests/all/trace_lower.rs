@@ -599,6 +599,29 @@ fn numbers_that_would_be_wrong_are_refused() {
     assert!(err.contains("expected a linked trace") && err.contains("PyTorch execution trace"), "{err}");
 }
 
+/// 6 products of 4 x 5 by 5 x 7 are 2 x 6 x 140 = 1,680 FLOP: of `aten::matmul` itself where nothing below it multiplies, though a copy of an operand does
+/// stand there; of the `aten::bmm` that it calls otherwise. Each counts once.
+#[test]
+fn a_matmul_with_its_own_kernel_counts_its_flop() {
+    let dir = folder("matmul");
+    let of = |name: &str, below: &[Value]| {
+        let mut nodes = vec![
+            node(1, 0, "[pytorch|profiler|execution_trace|process]", "", &[], &[]),
+            node(2, 1, "[pytorch|profiler|execution_trace|thread]", "", &[], &[]),
+            node(4, 2, "aten::matmul", "", &[(10, &[2, 3, 4, 5]), (11, &[2, 3, 5, 7])], &[(12, &[2, 3, 4, 7])]),
+        ];
+        nodes.extend_from_slice(below);
+        let trace = json!({"schema": "1.0.1", "pid": 1, "time": "now", "start_ts": 0, "finish_ts": 1, "nodes": nodes});
+        let found = coverage(&program(&written(&dir, name, &trace), Steps::All));
+        (found.flop, found.counted, found.ops.iter().map(|r| r.op.clone()).collect::<Vec<_>>())
+    };
+    let copy = node(5, 4, "aten::clone", "", &[(10, &[2, 3, 4, 5])], &[(13, &[2, 3, 4, 5])]);
+    let bmm = node(6, 4, "aten::bmm", "", &[(13, &[6, 4, 5]), (11, &[6, 5, 7])], &[(12, &[6, 4, 7])]);
+    assert_eq!(of("alone.json", &[]), (1680, 0, vec!["matmul".to_string()]));
+    assert_eq!(of("copied.json", &[copy.clone()]), (1680, 0, vec!["matmul".to_string()]));
+    assert_eq!(of("called.json", &[copy, bmm]), (1680, 1680, vec!["bmm".to_string(), "clone".to_string()]));
+}
+
 /// Half-precision layers, look-ups by indices of 8 bytes in a table of single precision, statistics of a norm in single precision, a number of
 /// Python's (8 bytes) times half precision.
 fn mixed_trace() -> Value {

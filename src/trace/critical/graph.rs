@@ -14,7 +14,7 @@
 //! - stream: an operation begins when the one before it on its stream has ended.
 //! - wait: an operation that began later than both explain waited for the operation of its device that ended last before it began.
 //! - blocking call: returns after the operation that it waited for: a copy's call for its copy, a synchronisation for the last operation to end
-//!   before it returned of those launched before it began.
+//!   before it returned of those launched before it began. One of a whole device returns after every stream's: the last one launched before it on each.
 
 use super::events::{Event, Events, Kind};
 use super::exchange::Callers;
@@ -137,6 +137,12 @@ fn blocks(name: &str) -> bool {
 fn queries(name: &str) -> bool {
     let rest = ["cuda", "hip", "cu"].iter().find_map(|p| name.strip_prefix(p)).unwrap_or("");
     rest.starts_with("EventQuery") || rest.starts_with("StreamQuery")
+}
+
+/// Calls that return when all streams of a device are done.
+fn waits_for_all(name: &str) -> bool {
+    let rest = ["cuda", "hip", "cu"].iter().find_map(|p| name.strip_prefix(p)).unwrap_or("");
+    rest == "DeviceSynchronize" || rest.starts_with("CtxSynchronize")
 }
 
 struct Builder<'e> {
@@ -384,12 +390,15 @@ fn waits(b: &mut Builder<'_>, operations: &[Operation]) {
             copies.insert(e.correlation, o.unit);
         }
     }
+    let of_device = b.events.names.mask(waits_for_all);
+    let streams = streams(b, operations);
     for wait in 0..b.units.len() {
         if b.units[wait].kind != UnitKind::Wait {
             continue;
         }
         let (begin, end) = (b.units[wait].start, b.units[wait + 1].end);
         let event = &b.events.list[b.units[wait].event as usize];
+        let all = of_device[event.name as usize];
         let found = if b.events.name(event).contains("Memcpy") {
             let copy = copies.get(&event.correlation).map(|&c| (b.units[c as usize].end, c));
             copy.filter(|c| c.0 <= end && c.0 > begin)
@@ -405,7 +414,48 @@ fn waits(b: &mut Builder<'_>, operations: &[Operation]) {
             b.units[wait + 1].start = at;
             b.edge(wait as u32, operation, false, None, Delay::Order);
         }
+        if all {
+            // A thread's device is not recorded: it is that of what was waited for, or the only one.
+            let at = b.units[wait].start;
+            let of = |unit: u32| b.events.list[b.units[unit as usize].event as usize].device;
+            let device = found.map(|f| of(f.1)).or_else(|| {
+                let first = streams.first()?.0.0;
+                streams.iter().all(|s| s.0.0 == first).then_some(first)
+            });
+            for (_, launched) in streams.iter().filter(|s| Some(s.0.0) == device) {
+                let before = launched.partition_point(|l| l.0 <= begin);
+                let last = before.checked_sub(1).map(|i| launched[i].1);
+                // One that ended later was evidently not waited for.
+                let last = last.filter(|&l| b.units[l as usize].end <= at && found.is_none_or(|f| f.1 != l));
+                if let Some(last) = last {
+                    b.edge(wait as u32, last, false, Some(0), Delay::Wait);
+                }
+            }
+        }
     }
+}
+
+/// A device and a stream of it, with each launch on it in order: when its call began, and the operation that ends last of those launched until then.
+type Launched = ((i32, i32), Vec<(i64, u32)>);
+
+fn streams(b: &Builder<'_>, operations: &[Operation]) -> Vec<Launched> {
+    let mut by_stream: std::collections::BTreeMap<(i32, i32), Vec<(i64, u32)>> = std::collections::BTreeMap::new();
+    for o in operations {
+        let e = &b.events.list[b.units[o.unit as usize].event as usize];
+        let called = o.call.map_or(b.window.0, |c| start_of(b, c));
+        by_stream.entry((e.device, e.stream)).or_default().push((called, o.unit));
+    }
+    for launched in by_stream.values_mut() {
+        launched.sort_unstable();
+        let mut last = launched[0].1;
+        for (_, unit) in launched {
+            if b.units[*unit as usize].end >= b.units[last as usize].end {
+                last = *unit;
+            }
+            *unit = last;
+        }
+    }
+    by_stream.into_iter().collect()
 }
 
 /// Order of the host: on each thread, and from thread to thread.

@@ -150,6 +150,14 @@ fn result(op: &str, inputs: &[Arg]) -> Option<(Vec<i64>, Text)> {
             Some(([at(1)?, at(2)?].iter().flat_map(|t| t.shape.iter()).copied().collect(), at(1)?.dtype.clone()))
         }
         "addmm" | "baddbmm" | "_addmm_activation" | "addmm_" | "baddbmm_" => matrix(1, 2),
+        "matmul" => {
+            let (x, w) = (at(0)?, at(1)?);
+            let leading = |t: &Tensor| t.shape[..t.shape.len().saturating_sub(2)].to_vec();
+            let mut shape = broadcast([leading(x), leading(w)].iter().map(Vec::as_slice))?;
+            shape.extend(x.shape.len().checked_sub(2).map(|i| x.shape[i]));
+            shape.extend(w.shape.last().filter(|_| w.shape.len() > 1));
+            Some((shape, x.dtype.clone()))
+        }
         "linear" | "mkldnn_linear" => {
             let (x, w) = (at(0)?, at(1)?);
             let rows = x.shape.split_last()?.1;
@@ -183,26 +191,33 @@ fn result(op: &str, inputs: &[Arg]) -> Option<(Vec<i64>, Text)> {
         _ if op.contains("attention") && !op.contains("backward") => like(0),
         _ if op.starts_with("_foreach") || op.starts_with("_fused") => None,
         _ => {
-            // One result an element, broadcast: as many dimensions as the longest argument has, each the largest. Sizes that do not go
-            // together are no operands of one element: the result is as the first.
-            let mut shape: Vec<i64> = Vec::new();
-            for t in inputs.iter().filter_map(Arg::tensor) {
-                if t.shape.len() > shape.len() {
-                    let mut longer = vec![1; t.shape.len() - shape.len()];
-                    longer.append(&mut shape);
-                    shape = longer;
-                }
-                let skip = shape.len() - t.shape.len();
-                for (mine, other) in shape.iter_mut().skip(skip).zip(t.shape.iter()) {
-                    if *mine != 1 && *other != 1 && *mine != *other {
-                        return like(0);
-                    }
-                    *mine = if *mine == 1 { *other } else { *mine };
-                }
+            // One result an element, broadcast. Sizes that do not go together are no operands of one element: the result is as the first.
+            match broadcast(inputs.iter().filter_map(Arg::tensor).map(|t| &*t.shape)) {
+                Some(shape) => Some((shape, at(0)?.dtype.clone())),
+                None => like(0),
             }
-            Some((shape, at(0)?.dtype.clone()))
         }
     }
+}
+
+/// Sizes broadcast against each other: as many dimensions as the longest has, each the largest; `None` where they do not go together.
+fn broadcast<'s>(shapes: impl Iterator<Item = &'s [i64]>) -> Option<Vec<i64>> {
+    let mut shape: Vec<i64> = Vec::new();
+    for sizes in shapes {
+        if sizes.len() > shape.len() {
+            let mut longer = vec![1; sizes.len() - shape.len()];
+            longer.append(&mut shape);
+            shape = longer;
+        }
+        let skip = shape.len() - sizes.len();
+        for (mine, other) in shape.iter_mut().skip(skip).zip(sizes) {
+            if *mine != 1 && *other != 1 && *mine != *other {
+                return None;
+            }
+            *mine = if *mine == 1 { *other } else { *mine };
+        }
+    }
+    Some(shape)
 }
 
 /// A result in the type that an argument names by its number among PyTorch's (c10/core/ScalarType.h), where it names one of those that products have.
@@ -296,6 +311,12 @@ mod tests {
         );
         let add = op("aten::add_", r#""Input Dims": [[2, 1, 4], [3, 1]], "Input type": ["float", "long int"]"#);
         let cat = op("aten::cat", r#""Input Dims": [[[2, 2], [2, 3]], []], "Input type": ["TensorList", "Scalar"]"#);
+        let matmul = |dims: &str| {
+            op("aten::matmul", &format!(r#""Input Dims": [{dims}], "Input type": ["c10::Half", "c10::Half"]"#))
+        };
+        let products = [matmul("[2, 1, 4, 5], [3, 5, 7]"), matmul("[2, 4, 5], [5]"), matmul("[4, 5], [3, 5, 7]")];
+        let products: Vec<Vec<i64>> = nodes(&products.join(",")).iter().map(shape).collect();
+        assert_eq!(products, [vec![2, 3, 4, 7], vec![2, 4], vec![3, 4, 7]]);
         let found = nodes(&[mm, conv, add, cat].join(","));
         assert_eq!(shape(&found[0]), [4, 3]);
         assert_eq!((&found[0].inputs[3], &found[0].inputs[4]), (&Arg::Int(1), &Arg::Float(0.5)));

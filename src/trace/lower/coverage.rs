@@ -20,13 +20,15 @@ pub struct OpRow {
     pub counted: Option<u64>,
     /// Bytes read and written.
     pub bytes: u64,
+    /// Of these the bytes of calls that may move fewer: an upper bound.
+    pub upper_bound_bytes: u64,
     /// Measured seconds, where there are any.
     pub seconds: f64,
     /// Calls whose FLOP are not known.
     pub unknown_flop: u64,
     /// Calls whose FLOP are estimated from a name.
     pub estimated: u64,
-    /// Calls whose tensors are not recorded.
+    /// Calls whose tensors are not recorded, or which may touch only a part of an argument.
     pub unknown_bytes: u64,
 }
 
@@ -65,6 +67,8 @@ pub struct Coverage {
     pub counted: u64,
     /// Bytes.
     pub bytes: u64,
+    /// Of these the bytes of calls that may move fewer, since they may touch only a part of an argument: an upper bound.
+    pub upper_bound_bytes: u64,
     /// FLOP by part of the step.
     pub by_part: BTreeMap<Part, u64>,
     /// Measured seconds of all calls; `None` if no call has a time.
@@ -99,6 +103,7 @@ pub fn coverage(program: &Program) -> Coverage {
             flop: 0,
             counted: None,
             bytes: 0,
+            upper_bound_bytes: 0,
             seconds: 0.0,
             unknown_flop: 0,
             estimated: 0,
@@ -115,6 +120,9 @@ pub fn coverage(program: &Program) -> Coverage {
         row.seconds += s;
         row.unknown_flop += u64::from(cost.flop.is_none());
         row.estimated += u64::from(cost.estimated);
+        if !cost.bytes_known {
+            row.upper_bound_bytes = row.upper_bound_bytes.saturating_add(cost.bytes());
+        }
         row.unknown_bytes += u64::from(!cost.bytes_known);
         let part = by_part.entry(step.part).or_insert(0);
         *part = part.saturating_add(cost.flop.unwrap_or(0));
@@ -159,6 +167,7 @@ pub fn coverage(program: &Program) -> Coverage {
         flop: sum(&|r| r.flop),
         counted: sum(&|r| r.counted.unwrap_or(0)),
         bytes: sum(&|r| r.bytes),
+        upper_bound_bytes: sum(&|r| r.upper_bound_bytes),
         by_part,
         seconds: timed.then_some(seconds),
         of_calls: scaled(calls, total as f64),

@@ -39,7 +39,11 @@ pub fn coverage_text(c: &Coverage) -> String {
                 r.calls.to_string(),
                 if r.unknown_flop == r.calls { "unknown".into() } else { r.flop.to_string() },
                 r.counted.map_or("-".into(), |n| n.to_string()),
-                if r.unknown_bytes == r.calls { "unknown".into() } else { r.bytes.to_string() },
+                match r.upper_bound_bytes {
+                    0 if r.unknown_bytes == r.calls => "unknown".into(),
+                    0 => r.bytes.to_string(),
+                    _ => format!("up to {}", r.bytes),
+                },
                 if c.seconds.is_some() { format!("{:.6}", r.seconds) } else { "-".into() },
             ]
         })
@@ -58,6 +62,13 @@ pub fn coverage_text(c: &Coverage) -> String {
         let _ = writeln!(out, "({} more operators; --format json has them all)", c.ops.len() - MOST_ROWS);
     }
     let _ = writeln!(out, "{} calls, {} FLOP, {} B", c.calls, c.flop, c.bytes);
+    if c.upper_bound_bytes > 0 {
+        let _ = writeln!(
+            out,
+            "of these {} B are an upper bound: operators whose meaning is not known may touch only a part of an argument that is far larger than the others",
+            c.upper_bound_bytes
+        );
+    }
     let more: u64 = c.ops.iter().map(|r| r.flop.saturating_sub(r.counted.unwrap_or(0))).sum();
     let less: u64 = c.ops.iter().map(|r| r.counted.unwrap_or(0).saturating_sub(r.flop)).sum();
     let _ = writeln!(

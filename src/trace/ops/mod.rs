@@ -39,7 +39,8 @@ pub struct Cost {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Whether the call names the tensors it reads and writes, so that the bytes mean something.
+    /// Whether the bytes are those that are moved: the call names the tensors it reads and writes, and either its operator's definition is known or no
+    /// argument is a pool of which it may touch a part ([`may_touch_a_part`]); of such a pool the bytes are an upper bound.
     pub bytes_known: bool,
 }
 
@@ -119,9 +120,14 @@ pub fn cost(call: &Call, options: &Options) -> Cost {
         let moved = rows.min(table.max(1)).max(span_bytes(&indices));
         cost.read_bytes = cost.read_bytes.min(moved.saturating_add(span_bytes(&indices)));
     }
+    cost.bytes_known &= !may_touch_a_part(call, &read, &written);
     if let Some(f) = product::flop(call, options) {
         cost.flop = Some(f.flop);
         cost.counted = f.counted;
+        // With nothing below it that counts, it multiplies by itself.
+        if class == Class::Composite {
+            cost.class = Class::Product;
+        }
         return cost;
     }
     if product_class(&call.op).is_some() {
@@ -152,6 +158,33 @@ pub fn cost(call: &Call, options: &Options) -> Cost {
         },
     }
     cost
+}
+
+/// An argument is far larger than another one where it has as many times its bytes.
+const FAR_LARGER: u64 = 8;
+
+/// Whether an operator whose definition is not known may touch only a part of an argument, a pool from which it takes rows or into which it writes some:
+/// its largest argument is far larger than everything of other sizes, results included; no result of the pool's size is made; and something says that a
+/// part may be meant: integers (indices, positions, tables of pages), or that the pool is the only argument of its size while there are results. Of kernels
+/// made by a compiler only the latter tells (they are given their results and seeds as arguments), and those that reduce (`triton_red_`, `triton_per_`)
+/// read all of their argument.
+pub fn may_touch_a_part(call: &Call, read: &[&TensorArg], written: &[&TensorArg]) -> bool {
+    let reduces = call.op.starts_with("triton_red_") || call.op.starts_with("triton_per_");
+    let known = product_class(&call.op).is_some() || vector::known(&call.op).is_some() || of_bags(call).is_some();
+    if known || reduces || names::is_collective(&call.op) {
+        return false;
+    }
+    let arguments = call.input_tensors();
+    let Some(pool) = arguments.iter().max_by_key(|t| t.bytes()).filter(|t| t.bytes() > 0) else { return false };
+    let is_far = |t: &TensorArg| t.bytes().saturating_mul(FAR_LARGER) <= pool.bytes();
+    let as_large = |tensors: &[&TensorArg]| tensors.iter().filter(|t| t.shape == pool.shape).count();
+    let far = read.iter().chain(written).all(|t| t.shape == pool.shape || is_far(t));
+    let handed_back: Vec<&TensorArg> = call.returned.iter().filter_map(|i| call.tensor(*i)).collect();
+    let made = as_large(&call.output_tensors()) > as_large(&handed_back);
+    let indices = arguments.iter().any(|t| t.element == Element::Int && !t.shape.is_empty() && is_far(t))
+        && names::guessed(&call.op).is_none_or(|(class, _)| class != Class::Generated);
+    let alone = as_large(&arguments) == 1 && !written.is_empty();
+    far && !made && (indices || alone)
 }
 
 /// Bytes of the rows that a call looks up in its first argument, each look-up once, but no more than there are; `None` for other calls.

@@ -63,6 +63,7 @@ pub fn flop(call: &Call, options: &Options) -> Option<Flop> {
             let (x, w) = (t(0)?, t(1)?);
             ours(mul(&[2, x.elements(), rows_of(w)]))
         }
+        "matmul" => ours(multiplied(t(0)?, t(1)?)?),
         "mv" => ours(mul(&[2, t(0)?.elements()])),
         "addmv" | "addmv_" => ours(mul(&[2, t(1)?.elements()])),
         "dot" | "vdot" => ours(mul(&[2, t(0)?.elements()])),
@@ -152,6 +153,32 @@ fn batched(a: &TensorArg, b: &TensorArg) -> Option<u64> {
         ([p, m, k], [p2, k2, n]) if p == p2 && k == k2 => Some(mul(&[2, *p, *m, *k, *n])),
         _ => None,
     }
+}
+
+/// (..., m, k) by (..., k, n), the leading sizes broadcast against each other; vectors are one row, or one column: 2 batch m k n.
+fn multiplied(a: &TensorArg, b: &TensorArg) -> Option<u64> {
+    let (leading_a, [m, k]) = match a.shape.as_slice() {
+        [k] => (&[][..], [1, *k]),
+        [leading @ .., m, k] => (leading, [*m, *k]),
+        [] => return None,
+    };
+    let (leading_b, [k2, n]) = match b.shape.as_slice() {
+        [k] => (&[][..], [*k, 1]),
+        [leading @ .., k, n] => (leading, [*k, *n]),
+        [] => return None,
+    };
+    let mut flop = mul(&[2, m, k, n]);
+    let longest = leading_a.len().max(leading_b.len());
+    for at in 0..longest {
+        // From the last size; what is not there is one.
+        let size = |s: &[u64]| s.len().checked_sub(at + 1).map_or(1, |i| s[i]);
+        flop = match (size(leading_a), size(leading_b)) {
+            (x, y) if x == y || y == 1 => flop.saturating_mul(x),
+            (1, y) => flop.saturating_mul(y),
+            _ => return None,
+        };
+    }
+    (k == k2).then_some(flop)
 }
 
 /// Every position of the smaller image meets the whole filter once: 2 batch positions filter (channels out)

@@ -42,6 +42,20 @@ fn matrix_products() {
     assert_eq!(plain("mv", vec![t(0, &[4, 6]), t(1, &[6])], vec![t(2, &[4])]).flop, Some(48));
 }
 
+/// 2 x 2 x 3 x (4 x 5 x 7) for 2 x 3 matrices of 4 x 5 by 5 x 7, which are broadcast where one has a single one; rows alone by a matrix are as `linear`;
+/// vectors are a row and a column. It is a product where it counts, which torch's counter does not know by that name.
+#[test]
+fn matmul_of_any_dimensions() {
+    let matmul = |a: &[u64], b: &[u64]| plain("matmul", vec![t(0, a), t(1, b)], vec![t(2, &[1])]);
+    let whole = matmul(&[2, 3, 4, 5], &[2, 3, 5, 7]);
+    assert_eq!((whole.class, whole.flop, whole.counted), (Class::Product, Some(2 * 6 * 140), None));
+    assert_eq!(matmul(&[2, 1, 4, 5], &[3, 5, 7]).flop, Some(2 * 6 * 140));
+    assert_eq!(matmul(&[2, 3, 4, 5], &[5, 7]).flop, Some(2 * 6 * 140));
+    assert_eq!(matmul(&[4, 5], &[3, 5, 7]).flop, Some(2 * 3 * 140));
+    assert_eq!((matmul(&[5], &[5]).flop, matmul(&[3, 4, 5], &[5]).flop), (Some(10), Some(120)));
+    assert_eq!((matmul(&[2, 4, 5], &[3, 5, 7]).flop, matmul(&[2, 4, 5], &[2, 6, 7]).flop), (Some(0), Some(0)));
+}
+
 /// beta = 0 means that the tensor to be added is never read: Megatron's scores.
 #[test]
 fn baddbmm_without_beta_does_not_read_its_first_argument() {
@@ -202,6 +216,39 @@ fn kernels_known_by_name_are_estimates_and_unknown_ones_unknown() {
     assert_eq!(plain("triton_poi_fused_add_0", vec![], vec![]).flop, None);
     let c = plain("mylib::secret", vec![t(0, &[10])], vec![t(1, &[10])]);
     assert_eq!((c.class, c.flop, c.bytes(), c.bytes_known), (Class::Unknown, None, 80, true));
+}
+
+/// Two pools of 100,000 rows of 8 numbers (3.2 MB each) get 100 rows: 100 x 8 x 4 = 3,200 B of each source, 800 B of indices. What is moved is at least
+/// twice 6,400 + 800 B; the sum over all arguments is an upper bound. Integers or a small result say that a part may be meant: a norm in place does not,
+/// nor does what makes a result of the pool's size, nor a reduction.
+#[test]
+fn bytes_of_a_pool_are_an_upper_bound_where_its_operator_is_not_known() {
+    let list = |storage, n| match t(storage, &[n]) {
+        Arg::Tensor(tensor) => Arg::Tensor(TensorArg { element: Element::Int, element_bytes: 8, ..tensor }),
+        other => other,
+    };
+    let (rows, pool) = (|i| t(i, &[100, 8]), |i| t(i, &[100_000, 8]));
+    let set = || vec![rows(0), rows(1), pool(2), pool(3), list(4, 100)];
+    let c = plain("memory_pool__set_kv_buffer_impl_353", set(), vec![rows(5)]);
+    assert_eq!((c.bytes_known, c.bytes()), (false, 2 * 3_200_000 + 3 * 3_200 + 800));
+    let known = |op: &str, inputs, outputs| plain(op, inputs, outputs).bytes_known;
+    assert!(!known("lib::take", vec![pool(0), list(1, 100)], vec![rows(2)]), "reads rows");
+    assert!(!known("triton_poi_fused_embedding_0", vec![pool(0), list(1, 100)], vec![rows(2)]));
+    assert!(!known("lib::first", vec![pool(0)], vec![rows(2)]), "a small result of one large argument");
+    assert!(known("triton_red_fused_sum_0", vec![pool(0)], vec![rows(2)]), "a reduction reads all");
+    assert!(known("triton_poi_fused_dropout_0", vec![pool(0), list(1, 1), pool(2)], vec![]));
+    assert!(known("lib::scaled", vec![pool(0), list(1, 100)], vec![pool(2)]), "all of the result is written");
+    assert!(known("lib::rmsnorm", vec![pool(0), pool(1), t(2, &[8])], vec![]));
+    assert!(known("lib::moved", vec![t(0, &[700, 8]), list(1, 100)], vec![rows(2)]), "22,400 B are no 8 times 3,200 B");
+    assert!(known("embedding", vec![pool(0), list(1, 100)], vec![rows(2)]), "an operator that is known");
+    let in_place = Call {
+        op: "lib::put_".into(),
+        inputs: vec![pool(0), list(1, 100), rows(2)],
+        outputs: vec![pool(0)],
+        mutated: vec![0],
+        returned: vec![0],
+    };
+    assert!(!cost(&in_place, &Options::default()).bytes_known);
 }
 
 /// 4 x 6 floats, read as version 1 of the storage and written as version 2: 96 B each way, not 96 + 192. A buffer that is changed

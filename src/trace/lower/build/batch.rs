@@ -32,7 +32,7 @@ fn divides(program: &Program, b: u64) -> bool {
     let mut products = 0;
     let ok = program.steps.iter().filter(|s| s.part == Part::Forward).all(|s| {
         let leading = match (s.cost.class, s.call.op.as_str()) {
-            (Class::Product, "mm" | "_scaled_mm" | "linear" | "bmm") => s.call.tensor(0),
+            (Class::Product, "mm" | "_scaled_mm" | "linear" | "bmm" | "matmul") => s.call.tensor(0),
             (Class::Product, "addmm" | "baddbmm") => s.call.tensor(1),
             (Class::Attention | Class::Convolution, _) => s.call.tensor(0),
             _ => return true,

@@ -6,7 +6,7 @@ impl Builder<'_> {
     /// mm, addmm, linear, bmm, baddbmm.
     pub(super) fn product(&mut self, index: usize, step: &Step) -> bool {
         let operands: &[usize] = match step.call.op.as_str() {
-            "mm" | "_scaled_mm" | "_int_mm" | "bmm" | "linear" | "mkldnn_linear" => &[0, 1],
+            "mm" | "_scaled_mm" | "_int_mm" | "bmm" | "matmul" | "linear" | "mkldnn_linear" => &[0, 1],
             "addmm" | "baddbmm" | "_addmm_activation" => &[1, 2],
             _ => return false,
         };
@@ -19,6 +19,7 @@ impl Builder<'_> {
             ([o, p, k], [_, _, n]) => (*o, *p, *k, *n),
             ([p, k], [_, n]) if !step.call.op.contains("linear") => (1, *p, *k, *n),
             (x, [n, k]) if step.call.op.contains("linear") => (1, product(x) / (*k).max(1), *k, *n),
+            (x, [k, n]) if step.call.op == "matmul" => (1, product(x) / (*k).max(1), *k, *n),
             _ => return false,
         };
         let (va, vb) = (self.parallel.root(a.storage), self.parallel.root(b.storage));

@@ -161,6 +161,8 @@ struct Walk<'t> {
     named: Map<&'t str, Named>,
     /// Whether something below a node counts.
     counts_below: Set<u64>,
+    /// The same without copies and fills, which a product may make of its operands.
+    works_below: Set<u64>,
     places: Map<u64, Place>,
     /// Version of each storage.
     current: Map<u64, usize>,
@@ -182,7 +184,7 @@ impl<'t> Walk<'t> {
         for node in order {
             children.entry(node.parent).or_default().push(node);
         }
-        let mut counts_below = Set::default();
+        let (mut counts_below, mut works_below) = (Set::default(), Set::default());
         let mut named: Map<&str, Named> = Map::default();
         for node in order.iter().rev() {
             let op = plain_name(&node.name);
@@ -191,6 +193,9 @@ impl<'t> Walk<'t> {
             let itself = (registered && !free) || class == Class::Generated || collective;
             if itself || counts_below.contains(&node.id) {
                 counts_below.insert(node.parent);
+            }
+            if (itself && !matches!(class, Class::Copy | Class::Fill)) || works_below.contains(&node.id) {
+                works_below.insert(node.parent);
             }
         }
         let has_calls_of_collectives = order.iter().any(|n| n.name.starts_with("c10d::") || n.collective.is_some());
@@ -202,6 +207,7 @@ impl<'t> Walk<'t> {
             children,
             named,
             counts_below,
+            works_below,
             places: Map::default(),
             current: Map::default(),
             fresh: Map::default(),
@@ -254,12 +260,16 @@ impl<'t> Walk<'t> {
                 self.call(node, op, part, None);
                 true
             }
-            _ if self.counts_below.contains(&node.id) => false,
-            // A composite with nothing below it: fused by a backend, and known by its own shapes.
-            Class::Composite if node.output_tensors().next().is_some() && matches!(op, "linear" | "matmul") => {
+            // A composite with nothing below it but copies of its operands: fused by a backend, and known by its own shapes.
+            Class::Composite
+                if matches!(op, "linear" | "matmul")
+                    && node.output_tensors().next().is_some()
+                    && !self.works_below.contains(&node.id) =>
+            {
                 self.call(node, op, part, None);
                 true
             }
+            _ if self.counts_below.contains(&node.id) => false,
             Class::Composite => false,
             _ => self.unregistered(node, op, part),
         }
