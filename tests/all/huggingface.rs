@@ -257,6 +257,78 @@ fn weights_are_those_of_the_released_checkpoints() {
             109_482_240,
             r#"{"architectures": ["BertModel"], "model_type": "bert", "hidden_size": 768, "intermediate_size": 3072, "max_position_embeddings": 512, "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}"#,
         ),
+        // XLM-RoBERTa large with its head for masked words.
+        (
+            "xlm-roberta-large",
+            560_142_482,
+            r#"{"architectures": ["XLMRobertaForMaskedLM"], "model_type": "xlm-roberta", "hidden_size": 1024, "intermediate_size": 4096, "max_position_embeddings": 514, "num_attention_heads": 16, "num_hidden_layers": 24, "type_vocab_size": 1, "vocab_size": 250002}"#,
+        ),
+        // ModernBERT base: 149,655,232, and two vectors of 768 that are counted though it has none.
+        (
+            "modernbert-base",
+            149_655_232 + 2 * 768,
+            r#"{"architectures": ["ModernBertForMaskedLM"], "model_type": "modernbert", "attention_bias": false, "global_attn_every_n_layers": 3, "hidden_activation": "gelu", "hidden_size": 768, "intermediate_size": 1152, "local_attention": 128, "max_position_embeddings": 8192, "mlp_bias": false, "norm_bias": false, "num_attention_heads": 12, "num_hidden_layers": 22, "vocab_size": 50368}"#,
+        ),
+        // Electra base without the discriminator's head; DeBERTa V3 base without its table of 512 distances and the norm of it.
+        (
+            "electra-base",
+            108_891_648,
+            r#"{"architectures": ["ElectraForPreTraining"], "model_type": "electra", "embedding_size": 768, "hidden_size": 768, "intermediate_size": 3072, "max_position_embeddings": 512, "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}"#,
+        ),
+        (
+            "deberta-v3-base",
+            183_831_552 - 512 * 768 - 2 * 768,
+            r#"{"model_type": "deberta-v2", "hidden_size": 768, "intermediate_size": 3072, "max_position_embeddings": 512, "num_attention_heads": 12, "num_hidden_layers": 12, "position_biased_input": false, "relative_attention": true, "share_att_key": true, "type_vocab_size": 0, "vocab_size": 128100}"#,
+        ),
+        // ChatGLM 3 6B, GLM-4 9B in both notations: two heads of keys and values, biases of queries, keys and values.
+        (
+            "chatglm3-6b",
+            6_243_584_000,
+            r#"{"architectures": ["ChatGLMModel"], "model_type": "chatglm", "add_bias_linear": false, "add_qkv_bias": true, "ffn_hidden_size": 13696, "hidden_size": 4096, "kv_channels": 128, "multi_query_attention": true, "multi_query_group_num": 2, "num_attention_heads": 32, "num_layers": 28, "padded_vocab_size": 65024, "post_layer_norm": true, "rmsnorm": true, "seq_length": 8192, "tie_word_embeddings": false, "vocab_size": 64794}"#,
+        ),
+        (
+            "glm-4-9b",
+            9_399_951_360,
+            r#"{"model_type": "chatglm", "add_bias_linear": false, "add_qkv_bias": true, "ffn_hidden_size": 13696, "hidden_size": 4096, "kv_channels": 128, "multi_query_attention": true, "multi_query_group_num": 2, "num_attention_heads": 32, "num_layers": 40, "padded_vocab_size": 151552, "rmsnorm": true, "tie_word_embeddings": false}"#,
+        ),
+        (
+            "glm-4-9b-hf",
+            9_399_951_360,
+            r#"{"model_type": "glm", "attention_bias": true, "head_dim": 128, "hidden_size": 4096, "intermediate_size": 13696, "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 2, "tie_word_embeddings": false, "vocab_size": 151552}"#,
+        ),
+        // StarCoder 2 3B and 7B (tied where nothing says so) and 15B (not tied).
+        (
+            "starcoder2-3b",
+            3_030_371_328,
+            r#"{"model_type": "starcoder2", "hidden_act": "gelu_pytorch_tanh", "hidden_size": 3072, "intermediate_size": 12288, "max_position_embeddings": 16384, "mlp_type": "default", "norm_type": "layer_norm", "num_attention_heads": 24, "num_hidden_layers": 30, "num_key_value_heads": 2, "sliding_window": 4096, "use_bias": true, "vocab_size": 49152}"#,
+        ),
+        (
+            "starcoder2-7b",
+            7_173_923_840,
+            r#"{"model_type": "starcoder2", "hidden_size": 4608, "intermediate_size": 18432, "mlp_type": "default", "norm_type": "layer_norm", "num_attention_heads": 36, "num_hidden_layers": 32, "num_key_value_heads": 4, "sliding_window": 4096, "use_bias": true, "vocab_size": 49152}"#,
+        ),
+        (
+            "starcoder2-15b",
+            15_957_889_024,
+            r#"{"model_type": "starcoder2", "hidden_size": 6144, "intermediate_size": 24576, "mlp_type": "default", "norm_type": "layer_norm", "num_attention_heads": 48, "num_hidden_layers": 40, "num_key_value_heads": 4, "sliding_window": 4096, "tie_word_embeddings": false, "use_bias": true, "vocab_size": 49152}"#,
+        ),
+        // Command R7B, and Command R+ with norms of queries and keys.
+        (
+            "command-r7b",
+            8_028_033_024,
+            r#"{"model_type": "cohere2", "head_dim": 128, "hidden_size": 4096, "intermediate_size": 14336, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "sliding_window": 4096, "sliding_window_pattern": 4, "use_qk_norm": false, "vocab_size": 256000}"#,
+        ),
+        (
+            "command-r-plus",
+            103_810_674_688,
+            r#"{"model_type": "cohere", "hidden_size": 12288, "intermediate_size": 33792, "num_attention_heads": 96, "num_hidden_layers": 64, "num_key_value_heads": 8, "use_qk_norm": true, "vocab_size": 256000}"#,
+        ),
+        // The text model of Qwen 2.5 VL 7B, its tower of images left out.
+        (
+            "qwen2.5-vl-7b",
+            7_615_616_512,
+            r#"{"model_type": "qwen2_5_vl", "hidden_size": 3584, "intermediate_size": 18944, "max_window_layers": 28, "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4, "sliding_window": 32768, "tie_word_embeddings": false, "use_sliding_window": false, "vision_config": {"depth": 32}, "vocab_size": 152064}"#,
+        ),
         // ViT base and large, 1000 classes.
         (
             "vit-base",
@@ -399,6 +471,169 @@ fn unknown_families_are_read_by_their_fields() {
     for part in ["left out: vision_config", "num_attention_heads 8, which the class has", "vocab_size 262208"] {
         assert!(notes.iter().any(|n| n.contains(part)), "{part}: {notes:?}");
     }
+}
+
+/// A small configuration of a model type, with more fields.
+fn small(kind: &str, more: &str) -> String {
+    format!(
+        r#"{{"model_type": "{kind}", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_hidden_layers": 4, "rms_norm_eps": 1e-6, "vocab_size": 100{more}}}"#
+    )
+}
+
+/// What switches a window off does so in every family, and patterns and lists say in which layers it is.
+#[test]
+fn windows_are_switched_off_and_patterned() {
+    let windows = |kind: &str, more: &str| {
+        let model = model(&small(kind, more));
+        (model.window, model.full_attention_layers)
+    };
+    for kind in ["qwen2_5_vl", "qwen3", "mistral", "gemma2", "starcoder2", "cohere2", "newmodel"] {
+        assert_eq!(windows(kind, r#", "sliding_window": 8, "use_sliding_window": false"#), (None, None), "{kind}");
+    }
+    let listed = r#", "sliding_window": 8, "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"]"#;
+    for kind in ["mistral", "gemma3_text", "newmodel"] {
+        assert_eq!(windows(kind, listed), (Some(8), Some(1)), "{kind}");
+    }
+    assert_eq!(windows("newmodel", r#", "sliding_window": 8"#), (Some(8), None));
+    for key in ["sliding_window_pattern", "full_attention_interval"] {
+        let more = format!(r#", "sliding_window": 8, "{key}": 2"#);
+        assert_eq!(windows("newmodel", &more), (Some(8), Some(2)), "{key}");
+    }
+    let on = r#", "sliding_window": 8, "use_sliding_window": true, "max_window_layers": 3"#;
+    assert_eq!(windows("newmodel", on), (Some(8), Some(3)));
+    assert_eq!(windows("cohere2", r#", "sliding_window": 8"#), (Some(8), Some(1)));
+    // Layers 0 and 3 of 4.
+    assert_eq!(windows("modernbert", r#", "global_attn_every_n_layers": 3, "local_attention": 8"#), (Some(8), Some(2)));
+    let missing = read(&small("newmodel", &listed.replace(r#""sliding_window": 8, "#, "")), &[]).unwrap_err();
+    assert!(missing.contains("sliding_window: missing; layer_types lists"), "{missing}");
+}
+
+/// What has no field is refused by its name, with what would fit.
+#[test]
+fn structures_without_a_field_are_refused() {
+    let cases: &[(&str, &str, &[&str])] = &[
+        (
+            "jamba",
+            r#", "attn_layer_period": 2, "mamba_d_state": 16, "mamba_expand": 2"#,
+            &[
+                "attn_layer_period: found 2: one layer of each 2 attends",
+                "mamba_d_state: found \"16\" (with mamba_expand): layers of Mamba",
+                "expected a stack whose every layer attends",
+                "kind: graph",
+            ],
+        ),
+        (
+            "qwen3_next",
+            r#", "full_attention_interval": 4, "linear_num_key_heads": 4, "linear_key_head_dim": 8"#,
+            &[
+                "full_attention_interval: found 4",
+                "linear_num_key_heads: found \"4\" (with linear_key_head_dim): layers of linear",
+            ],
+        ),
+        ("newmodel", r#", "full_attention_interval": 4"#, &["full_attention_interval: found 4", "no sliding_window"]),
+        (
+            "granitemoehybrid",
+            r#", "layer_types": ["mamba", "attention", "conv", "mamba"], "mamba_n_heads": 4"#,
+            &[
+                "layer_types: found \"mamba\" for 2 of 4 layers",
+                "layer_types: found \"conv\" for 1 of 4",
+                "mamba_n_heads",
+            ],
+        ),
+        (
+            "llama",
+            r#", "layer_types": ["linear_attention", "full_attention", "full_attention", "full_attention"]"#,
+            &["\"linear_attention\" for 1 of 4"],
+        ),
+        (
+            "albert",
+            r#", "num_hidden_groups": 1"#,
+            &["num_hidden_groups: found 1: 4 layers have their weights together", "expected 4"],
+        ),
+        ("albert", "", &["num_hidden_groups: found 1"]),
+        ("gemma3n_text", r#", "num_kv_shared_layers": 2"#, &["num_kv_shared_layers: found \"2\"", "expected 0"]),
+        ("electra", r#", "embedding_size": 16"#, &["embedding_size: found \"16\"; expected the hidden_size"]),
+        (
+            "newmodel",
+            r#", "num_experts": 4, "num_experts_per_tok": 2, "expert_layer_period": 2, "expert_layer_offset": 0"#,
+            &["expert_layer_offset: expected 1, the last layer of each 2"],
+        ),
+    ];
+    for (kind, more, parts) in cases {
+        let said = read(&small(kind, more), &[]).expect_err(more);
+        for part in *parts {
+            assert!(said.contains(part), "{kind}: {part}: {said}");
+        }
+        assert!(said.lines().all(|line| line.contains("config.json:1: ")), "{said}");
+    }
+    // The same keys where no layer is of that kind: Granite 4 without Mamba, the perceptron of which is the shared one.
+    let plain = model(&small(
+        "granitemoehybrid",
+        r#", "layer_types": ["attention", "attention", "attention", "attention"], "mamba_n_heads": 4, "num_local_experts": 0, "shared_intermediate_size": 96"#,
+    ));
+    assert_eq!((plain.window, plain.ffn(), plain.experts), (None, 96, None));
+    assert!(
+        model(&small("albert", r#", "num_hidden_groups": 4, "max_position_embeddings": 512"#)).parameters().total()
+            > 0.0
+    );
+    // Experts in the last layer of each two have a field.
+    let experts = r#", "num_experts": 4, "num_experts_per_tok": 2, "expert_layer_period": 2, "expert_layer_offset": 1"#;
+    assert_eq!(model(&small("newmodel", experts)).expert_layers(), 2);
+}
+
+/// Encoders see both ways and generate nothing, those of a guessed family too.
+#[test]
+fn encoders_generate_nothing() {
+    let encoder = |kind: &str, architecture: &str| {
+        let more = format!(
+            r#", "architectures": ["{architecture}"], "layer_norm_eps": 1e-5, "hidden_act": "gelu", "max_position_embeddings": 512, "type_vocab_size": 1"#
+        );
+        small(kind, &more).replace(r#""rms_norm_eps": 1e-6, "#, "")
+    };
+    let roberta = model(&encoder("roberta", "RobertaForMaskedLM"));
+    for (kind, architecture) in [
+        ("camembert", "CamembertForMaskedLM"),
+        ("xlm-roberta", "XLMRobertaForMaskedLM"),
+        ("electra", "ElectraForMaskedLM"),
+        ("deberta-v2", "DebertaV2ForMaskedLM"),
+        ("modernbert", "ModernBertForMaskedLM"),
+        ("megatron-bert", "MegatronBertForMaskedLM"),
+        ("newmodel", "NewForMaskedLM"),
+        ("newbert", "NewBertModel"),
+    ] {
+        let text = encoder(kind, architecture);
+        let found = model(&text);
+        assert!(!found.causal, "{kind}");
+        if kind != "modernbert" && kind != "newbert" {
+            let weights = found.parameters().total();
+            assert_eq!(weights, roberta.parameters().total(), "{kind}");
+        }
+        let refused = read(&text, &[("pass", "inference"), ("generated", "8")]).unwrap_err();
+        assert!(refused.contains("a model that is not causal generates nothing"), "{kind}: {refused}");
+    }
+    // Words generated one after another by a decoder of that name are none of it.
+    assert!(model(&encoder("newbert", "NewBertForCausalLM")).causal);
+}
+
+/// Of a guessed family what nothing reads is told, and what says nothing of structure is not.
+#[test]
+fn fields_that_nothing_reads_are_told() {
+    let more = r#", "odd_branches": 3, "parts": {"a": 1}, "attn_config": {"alibi": false, "odd": 2}, "empty": [], "none": null, "torch_dtype": "bfloat16", "bos_token_id": 1, "rope_theta": 1e4, "num_layers": 4, "use_cache": true, "quantization_config": {"quant_method": "fp8"}, "initializer_range": 0.02, "max_position_embeddings": 64"#;
+    let (_, notes) = read(&small("newmodel", more), &[("seq", "8")]).unwrap();
+    assert!(notes.iter().any(|n| n == "not read: odd_branches, parts, attn_config.odd"), "{notes:?}");
+    let (_, notes) = read(&small("newmodel", ""), &[]).unwrap();
+    assert!(!notes.iter().any(|n| n.contains("not read")), "{notes:?}");
+    for kind in ["newmodel", "qwen2_5_vl"] {
+        let (_, notes) = read(&small(kind, r#", "vision_config": {"depth": 2}"#), &[]).unwrap();
+        assert!(notes.iter().any(|n| n.starts_with("left out: vision_config")), "{notes:?}");
+    }
+    // What a field says goes before what others let suppose.
+    let stated = model(&small(
+        "newmodel",
+        r#", "norm_type": "layer_norm", "mlp_type": "default", "hidden_act": "silu", "use_bias": true, "use_parallel_block": true"#,
+    ));
+    let words = (stated.norm.word(), stated.biases.word());
+    assert_eq!((words, stated.gated, stated.parallel_block), (("layer", "all"), false, true));
 }
 
 #[test]

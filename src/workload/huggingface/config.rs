@@ -1,6 +1,8 @@
 //! A `config.json` with a memory of where everything stood: fields by their several names, and what is wrong with them.
 
 use crate::spec::{Node, Origin, Problem, Value};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 /// A configuration under reading: every problem, and every thing that was assumed or left out, is noted.
 #[derive(Debug)]
@@ -8,6 +10,8 @@ pub struct Config<'n> {
     node: &'n Node,
     /// Values of fields that are left out, as the class of the model has them: a part of a file states what differs alone.
     defaults: &'static [(&'static str, &'static str)],
+    /// Names that were asked for, those of one thing together.
+    asked: RefCell<BTreeSet<&'static str>>,
     /// What is wrong.
     pub problems: Vec<Problem>,
     /// What was assumed or left out: one sentence each.
@@ -29,7 +33,7 @@ const MAX_COUNT: u64 = 1 << 50;
 impl<'n> Config<'n> {
     /// Of a tree.
     pub fn new(node: &'n Node) -> Self {
-        Self { node, defaults: &[], problems: Vec::new(), notes: Vec::new() }
+        Self { node, defaults: &[], asked: RefCell::default(), problems: Vec::new(), notes: Vec::new() }
     }
 
     /// From here on fields that are left out have the values of the class.
@@ -44,7 +48,11 @@ impl<'n> Config<'n> {
 
     /// Notes a problem of a field.
     pub fn problem(&mut self, field: &str, origin: &Origin, message: impl Into<String>) {
-        self.problems.push(Problem { origin: origin.clone(), field: field.into(), message: message.into() });
+        let problem = Problem { origin: origin.clone(), field: field.into(), message: message.into() };
+        // A field may be asked for twice.
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
     }
 
     /// Notes what was assumed or left out.
@@ -54,10 +62,39 @@ impl<'n> Config<'n> {
 
     /// The first of several fields that has a value; dots lead into mappings.
     pub fn find(&self, keys: &[&'static str]) -> Option<(&'static str, &'n Node)> {
+        self.asked.borrow_mut().extend(keys);
         keys.iter().find_map(|key| {
             let node = key.split('.').try_fold(self.node, |node, part| node.get(part))?;
             (node.value != Value::Null).then_some((*key, node))
         })
+    }
+
+    /// Every field that has a value, in the order of the file.
+    pub fn fields(&self) -> impl Iterator<Item = (&'n str, &'n Node)> + use<'n> {
+        let entries: &[(String, Origin, Node)] = match &self.node.value {
+            Value::Map(entries) => entries,
+            _ => &[],
+        };
+        entries.iter().filter(|(_, _, node)| node.value != Value::Null).map(|(key, _, node)| (key.as_str(), node))
+    }
+
+    /// Fields that have a value and that nothing asked for, in the order of the file; where only parts of a mapping were asked for, its other
+    /// parts, after a dot.
+    pub fn unread(&self) -> Vec<String> {
+        let asked = self.asked.borrow();
+        let within = |key: &str| asked.iter().any(|a| a.strip_prefix(key).is_some_and(|rest| rest.starts_with('.')));
+        let mut unread = Vec::new();
+        for (key, node) in self.fields().filter(|(key, _)| !asked.contains(key)) {
+            match &node.value {
+                Value::Map(parts) if within(key) => {
+                    let names = parts.iter().filter(|(_, _, part)| part.value != Value::Null);
+                    let dotted = names.map(|(part, _, _)| format!("{key}.{part}"));
+                    unread.extend(dotted.filter(|name| !asked.contains(name.as_str())));
+                }
+                _ => unread.push(key.to_string()),
+            }
+        }
+        unread
     }
 
     /// The text of a scalar.

@@ -9,6 +9,7 @@
 pub mod config;
 pub mod families;
 mod parts;
+mod structure;
 
 use crate::spec::{Loader, Node, Origin, Problem, Problems, Value};
 use config::Config;

@@ -3,6 +3,7 @@
 use super::Tree;
 use super::config::{Config, Found};
 use super::families::{Family, Window};
+use super::structure;
 use crate::spec::{Node, Origin, Value};
 use crate::workload::language::{Head, Position};
 
@@ -25,6 +26,7 @@ const DROPOUTS: [&[&str]; 6] = [
 /// Reads every part.
 pub(super) fn all(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str, options: &[(String, String)]) {
     let sizes = sizes(c, tree, family, kind);
+    structure::refuse(c, kind, sizes.layers.as_ref());
     fixed(c, tree, family);
     if let Some(layers) = &sizes.layers {
         windows(c, tree, family, layers.value);
@@ -45,14 +47,22 @@ struct Sizes {
 
 fn sizes(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str) -> Sizes {
     let (layers, hidden, heads) = (c.need(LAYERS), c.need(HIDDEN), c.need(HEADS));
-    let head_dim = c.count(&["head_dim"]);
+    let head_dim = c.count(&["head_dim", "kv_channels"]);
     let latent = c.find(&["kv_lora_rank"]).is_some();
-    // Falcon's `multi_query`: one head of keys and values.
-    let one = c.find(&["num_key_value_heads", "num_kv_heads"]).is_none() && c.flag(&["multi_query"], false);
-    let kv = if latent { None } else { c.count(KV_HEADS) };
+    // ChatGLM's heads of keys and values count where this is true.
+    let grouped = c.flag(&["multi_query_attention"], false);
+    let kv_keys = if grouped { &["multi_query_group_num"] } else { KV_HEADS };
+    // Falcon's `multi_query`, and ChatGLM's class where it says no more: one head of keys and values.
+    let one = c.flag(&["multi_query"], grouped) && c.find(&["num_key_value_heads", "num_kv_heads"]).is_none();
+    let kv = if latent { None } else { c.count(kv_keys) };
     let expansion = c.count(&["expansion_ratio"]).filter(|_| kind == "mpt");
     // Llama 4's `intermediate_size` is its experts'.
-    let width = if kind.starts_with("llama4") { &["intermediate_size_mlp"] } else { FFN };
+    let width = match kind {
+        _ if kind.starts_with("llama4") => &["intermediate_size_mlp"],
+        // Granite 4's without experts have the perceptron that stands beside them alone.
+        "granitemoehybrid" if c.text(EXPERTS) == Some("0") => &["shared_intermediate_size"],
+        _ => FFN,
+    };
     let ffn = match (&expansion, &hidden) {
         (Some(ratio), Some(hidden)) => {
             let value = ratio.value.saturating_mul(hidden.value);
@@ -61,7 +71,11 @@ fn sizes(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str) -> Sizes 
         _ if kind == "bloom" => None,
         _ => c.count(width),
     };
-    let vocab = if kind == "vit" { None } else { c.need(&["vocab_size"]) };
+    let vocab = match kind {
+        "vit" => None,
+        _ if c.find(&["padded_vocab_size"]).is_some() => c.count(&["padded_vocab_size"]),
+        _ => c.need(&["vocab_size"]),
+    };
     let key = |keys: &[&'static str], c: &Config| c.find(keys).map_or(keys[0], |(key, _)| key);
     if let (Some(hidden), Some(heads), None, false) = (&hidden, &heads, &head_dim, latent)
         && !hidden.value.is_multiple_of(heads.value)
@@ -78,7 +92,7 @@ fn sizes(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str) -> Sizes 
         && (kv.value > heads.value || !heads.value.is_multiple_of(kv.value))
     {
         let message = format!("expected a divisor of the {} {}, found {}", heads.value, key(HEADS, c), kv.value);
-        c.problem(key(KV_HEADS, c), &kv.origin, message);
+        c.problem(key(kv_keys, c), &kv.origin, message);
     }
     for (field, found) in [("layers", &layers), ("hidden", &hidden), ("heads", &heads)] {
         if let Some(found) = found {
@@ -152,28 +166,30 @@ fn fixed(c: &mut Config, tree: &mut Tree, family: &Family) {
 
 /// The sliding window and the layers that see everything in spite of it.
 fn windows(c: &mut Config, tree: &mut Tree, family: &Family, layers: u64) {
-    let by_layer = match c.find(&["layer_types"]).map(|(_, node)| (node.origin.clone(), &node.value)) {
-        Some((origin, Value::List(items))) => {
-            if items.len() as u64 != layers {
-                c.problem("layer_types", &origin, format!("a list of {} for {layers} layers", items.len()));
-            }
-            let full = |text: &str| text.starts_with("full");
-            Some(items.iter().filter(|i| matches!(&i.value, Value::Scalar { text, .. } if full(text))).count() as u64)
-        }
-        _ => None,
+    let by_layer = structure::by_layer(c, layers);
+    // Whatever of these no window below needs is of one that is switched off, or said by the list of layers.
+    c.find(&["sliding_window", "max_window_layers", "sliding_window_pattern", "full_attention_interval"]);
+    let on = c.flag(&["use_sliding_window"], family.window != Window::From);
+    if !on || (family.window == Window::None && by_layer.is_none()) {
+        return;
+    }
+    let chunks = matches!(family.window, Window::Chunks(_)) || by_layer.as_ref().is_some_and(|l| l.chunks);
+    let key = match family.window {
+        _ if chunks => "attention_chunk_size",
+        Window::AllButFirst(_) => "local_attention",
+        _ => "sliding_window",
     };
-    if family.window == Window::None && by_layer.is_none() {
+    let Some(window) = c.count_or_none(&[key]) else {
+        if let Some(listed) = by_layer.filter(|l| l.windowed > 0 && c.find(&[key]).is_none()) {
+            c.problem(key, &listed.origin, "missing; layer_types lists layers that see no more than a window");
+        }
         return;
-    }
-    if family.window == Window::From && !c.flag(&["use_sliding_window"], false) {
-        return;
-    }
-    let key = if matches!(family.window, Window::Chunks(_)) { "attention_chunk_size" } else { "sliding_window" };
-    let Some(window) = c.count_or_none(&[key]) else { return };
+    };
     let full = match (by_layer, family.window) {
-        (Some(full), _) => full,
+        (Some(listed), _) => listed.full,
         (None, Window::From) => c.count_or_none(&["max_window_layers"]).map_or(0, |n| n.value.min(layers)),
         (None, Window::AllBut(pattern)) => layers / pattern.max(1),
+        (None, Window::AllButFirst(pattern)) => layers.div_ceil(pattern.max(1)),
         (None, Window::Chunks(every)) => match c.find(&["no_rope_layers"]).map(|(_, node)| &node.value) {
             Some(Value::List(items)) if !items.is_empty() => {
                 let without = |item: &&Node| matches!(&item.value, Value::Scalar { text, .. } if text == "0");
@@ -186,7 +202,7 @@ fn windows(c: &mut Config, tree: &mut Tree, family: &Family, layers: u64) {
     if full >= layers {
         return;
     }
-    if matches!(family.window, Window::Chunks(_)) {
+    if chunks {
         c.note("chunks of tokens that attend to each other (attention_chunk_size) are taken for windows");
     }
     tree.set("window", &window.origin, window.value);
@@ -242,9 +258,10 @@ fn experts(c: &mut Config, tree: &mut Tree, kind: &str, sizes: &Sizes) {
     if let Some(width) = width {
         tree.set_in(part, "ffn", &width.origin, width.value);
     }
+    const SHARED_WIDTH: &[&str] = &["shared_expert_intermediate_size", "shared_intermediate_size"];
     if let Some(shared) = c.count_or_none(&["n_shared_experts", "num_shared_experts", "moe_num_shared_experts"]) {
         tree.set_in(part, "shared", &shared.origin, shared.value);
-    } else if let Some(width) = c.count_or_none(&["shared_expert_intermediate_size"]) {
+    } else if let Some(width) = c.count_or_none(SHARED_WIDTH) {
         tree.set_in(part, "shared", &width.origin, 1);
         tree.set_in(part, "shared_ffn", &width.origin, width.value);
         if kind == "qwen2_moe" {
@@ -255,7 +272,7 @@ fn experts(c: &mut Config, tree: &mut Tree, kind: &str, sizes: &Sizes) {
         // Its router's scores weigh what one expert of the same width adds for every token (Meta's `models/llama4/moe.py`).
         tree.set_in(part, "shared", &count.origin, 1);
     }
-    if kind == "deepseek_v3" {
+    if kind == "deepseek_v3" || c.text(&["topk_method"]) == Some("noaux_tc") {
         tree.set_in(part, "router_bias", &count.origin, true);
     }
     let mut dense = c.count_or_none(&["first_k_dense_replace"]);
@@ -271,7 +288,10 @@ fn experts(c: &mut Config, tree: &mut Tree, kind: &str, sizes: &Sizes) {
     if let Some(dense) = dense {
         tree.set_in(part, "first_dense_layers", &dense.origin, dense.value);
     }
-    let step = c.count(&["decoder_sparse_step", "interleave_moe_layer_step"]);
+    const STEP: &[&str] =
+        &["decoder_sparse_step", "interleave_moe_layer_step", "expert_layer_period", "moe_layer_frequency"];
+    let step = c.count(STEP);
+    expert_offset(c);
     if let Some(step) = step.as_ref().filter(|s| s.value > 1) {
         tree.set_in(part, "every", &step.origin, step.value);
     }
@@ -300,6 +320,23 @@ fn experts(c: &mut Config, tree: &mut Tree, kind: &str, sizes: &Sizes) {
             &freq.origin,
             format!("expected 1, found {}: there is no field for it", freq.value),
         );
+    }
+}
+
+/// Jamba's layers with experts are the `expert_layer_offset`th of each `expert_layer_period`, from 0.
+fn expert_offset(c: &mut Config) {
+    let Some(period) = c.count(&["expert_layer_period"]).filter(|period| period.value > 1) else { return };
+    let (origin, offset) = match c.find(&["expert_layer_offset"]) {
+        Some((_, node)) => (node.origin.clone(), c.text(&["expert_layer_offset"]).unwrap_or_default()),
+        None => (period.origin, "1"),
+    };
+    let last = period.value - 1;
+    if offset.parse() != Ok(last) {
+        let message = format!(
+            "expected {last}, the last layer of each {} (expert_layer_period), found {offset:?}: there is no field for another",
+            period.value
+        );
+        c.problem("expert_layer_offset", &origin, message);
     }
 }
 
