@@ -220,7 +220,7 @@ pub fn serve(
             )));
         }
     }
-    Ok(Run::new(fleet, load, &steps).to_end(deadline))
+    Ok(Run::new(fleet, load, &steps).run(deadline))
 }
 
 /// Seconds in whole nanoseconds, so that they have an order: arrivals to come.
@@ -292,7 +292,7 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     /// To the last answer; `None` where the deadline ends it before.
-    fn to_end(mut self, deadline: Deadline) -> Option<Served> {
+    fn run(mut self, deadline: Deadline) -> Option<Served> {
         let mut rounds = 0u64;
         while self.left > 0 {
             rounds += 1;
