@@ -102,14 +102,17 @@ pub struct Rates(Vec<f64>);
 
 fn rates(text: &str) -> Result<Rates, String> {
     let wrong =
-        || format!("expected requests a second such as 4 or 0.5,1,2, each above zero and at most 1e9, found {text:?}");
+        || format!("expected requests a second such as 4 or 0.5,1,2, each from 0.000001 to 1000000, found {text:?}");
     let one =
-        |t: &str| t.trim().parse::<f64>().ok().filter(|r| r.is_finite() && *r > 0.0 && *r <= 1e9).ok_or_else(wrong);
+        |t: &str| t.trim().parse::<f64>().ok().filter(|r| r.is_finite() && (1e-6..=1e6).contains(r)).ok_or_else(wrong);
     let mut found = text.split(',').map(one).collect::<Result<Vec<_>, _>>()?;
     found.sort_by(f64::total_cmp);
     found.dedup();
     Ok(Rates(found))
 }
+
+/// Times that a run is to be longer than a request takes, so that its begin and end count for little.
+const SHORT: f64 = 10.0;
 
 /// Most requests of a run.
 const MOST: u64 = 10_000_000;
@@ -269,10 +272,9 @@ fn one(
         match serve(server, model, *layout, &load, deadline) {
             Ok(Some(served)) => all.push(served),
             Ok(None) => {
-                return Err(Failure::input(format!(
-                    "stopped {}: fewer requests (--count), fewer loads or given degrees take less",
-                    crate::deadline::within()
-                )));
+                return Err(Failure::input(
+                    "the time limit or an interruption ended it: fewer requests (--count), fewer loads or given degrees take less",
+                ));
             }
             Err(refusal) => refused.push(refusal),
         }
@@ -427,10 +429,18 @@ impl Run<'_> {
         out.push_str(&format!("{table}\n\n"));
         for tried in self.tried {
             let s = &tried.served[tried.best];
-            if s.waiting_at_last * 20 > s.answers.len() as u64 && matches!(tried.come, Come::Rate(_) | Come::Recorded) {
+            if !matches!(tried.come, Come::Users(_)) && s.latency_s.mean * SHORT > s.seconds {
                 out.push_str(&format!(
-                    "{} requests/s are more than it answers: {} of {} wait for a place when the last one comes, and longer runs wait longer\n",
-                    s.offered_per_s.map_or_else(|| tried.come.text(), significant),
+                    "{} requests/s: a request takes {} and the run {}, so that its begin and end count for much in what is answered a second: more requests (--count) say more of a steady state\n",
+                    tried.come.text(),
+                    Seconds(s.latency_s.mean),
+                    Seconds(s.seconds)
+                ));
+            }
+            if s.waiting_at_last * 20 > s.answers.len() as u64 && matches!(tried.come, Come::Rate(_)) {
+                out.push_str(&format!(
+                    "{} requests/s: {} of {} wait for a place when the last one comes; where a longer run has more of them waiting, they are more than it answers\n",
+                    tried.come.text(),
                     s.waiting_at_last,
                     s.answers.len()
                 ));
@@ -504,7 +514,8 @@ impl Run<'_> {
         };
         let mut row = vec![load.to_string(), rate, users];
         row.extend([s.layout.tp, s.layout.pp, s.layout.dp, s.layout.ep].map(|n| n.to_string()));
-        row.push(format!("TP {} PP {}", s.layout.tp, s.layout.pp));
+        let experts = if s.layout.ep > 1 { format!(" EP {}", s.layout.ep) } else { String::new() };
+        row.push(format!("TP {} PP {}{experts}", s.layout.tp, s.layout.pp));
         row.push(if at == tried.best { "yes" } else { "no" }.into());
         let spread = |s: &Spread| [s.mean, s.p50, s.p90, s.p95, s.p99];
         let mut numbers = vec![s.answered_per_s, s.generated_per_s, of_user(s), s.per_chip];

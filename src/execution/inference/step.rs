@@ -452,8 +452,8 @@ impl<'a> Steps<'a> {
         }
         let seconds = match pass {
             _ if !self.server.serving.overlapped_stages => way.seconds.times(count),
-            Pass::Prompt => way.seconds.plus(&slowest.times(count - 1.0)),
-            Pass::Token { .. } | Pass::Mixed { .. } => {
+            _ if pass.of_prompts(rows) > 0.0 => way.seconds.plus(&slowest.times(count - 1.0)),
+            _ => {
                 let all = slowest.times(count);
                 if way.seconds.total() < all.total() { all } else { way.seconds }
             }

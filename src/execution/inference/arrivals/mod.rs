@@ -107,8 +107,7 @@ pub struct Served {
     pub layout: Layout,
     /// Requests a second that came, from the first to the last; of users that wait for answers none is given.
     pub offered_per_s: Option<f64>,
-    /// Requests answered a second: of users as many as they are over the mean latency (Little 1961); else between the tenth and the ninetieth of a hundred
-    /// answers, so that begin and end do not count, and of answers that are all there at once their number over the time of the run.
+    /// Requests answered a second, from the first arrival to the last token; of users while all of them have asked again and none has asked for the last time.
     pub answered_per_s: f64,
     /// Tokens generated a second.
     pub generated_per_s: f64,
@@ -212,7 +211,7 @@ pub fn serve(
                 model.name
             )));
         }
-        let needed = fleet.first().map_or(0.0, |r| r.kept(tokens + 1));
+        let needed = fleet.first().map_or(0.0, |r| r.kept(tokens.saturating_sub(u64::from(request.generated > 0))));
         if needed > room {
             return Err(Refusal::System(format!(
                 "request {id}: the keys and values of {needed:.0} tokens have no room in the memory of a replica, which keeps {:.0} beside the weights: more chips to a replica, or narrower types",
@@ -317,7 +316,9 @@ impl<'a, 'b> Run<'a, 'b> {
 
     /// A request to the replica that has the fewest.
     fn give(&mut self, id: usize) {
-        let fewest = self.fleet.iter().enumerate().min_by_key(|(_, r)| r.outstanding()).map_or(0, |(i, _)| i);
+        let at = self.times[id];
+        let of = |r: &Replica<'_>| (r.there(at), nanoseconds(r.clock));
+        let fewest = self.fleet.iter().enumerate().min_by_key(|(_, r)| of(r)).map_or(0, |(i, _)| i);
         self.answers[id].replica = fewest;
         if let Some(replica) = self.fleet.get_mut(fewest) {
             replica.take(id, &self.load.requests[id], self.times[id]);
@@ -348,6 +349,15 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
+    /// Requests that users have answered a second, from the end of the last that they began with to the last that any of them asked for.
+    fn by_users(&self) -> Option<f64> {
+        let users = usize::try_from(self.load.users?).ok()?;
+        let from = self.answers.get(..users)?.iter().map(|a| a.end_s).fold(0.0, f64::max);
+        let to = self.answers.iter().map(|a| a.arrival_s).fold(0.0, f64::max);
+        let between = self.answers.iter().filter(|a| a.end_s > from && a.end_s <= to).count();
+        (to > from && between > 0).then(|| between as f64 / (to - from))
+    }
+
     fn served(self) -> Served {
         let sum = |of: fn(&Replica<'_>) -> f64| self.fleet.iter().map(of).sum::<f64>();
         let begin = self.answers.iter().map(|a| a.arrival_s).fold(f64::INFINITY, f64::min);
@@ -358,17 +368,8 @@ impl<'a, 'b> Run<'a, 'b> {
         let generated: f64 = self.answers.iter().map(|a| a.generated as f64).sum();
         let prompts: f64 = self.answers.iter().map(|a| a.prompt as f64).sum();
         let used = self.fleet.iter().fold(Uses::default(), |all, r| all + r.uses).joules(&self.power.rates);
-        let mut ends: Vec<f64> = self.answers.iter().map(|a| a.end_s).collect();
-        ends.sort_by(f64::total_cmp);
-        let place = |share: f64| ((n * share) as usize).min(ends.len().saturating_sub(1));
-        let (from, to) = (place(0.1), place(0.9));
-        let between = ends.get(to).zip(ends.get(from)).map_or(0.0, |(to, from)| to - from);
         let latency_s = Spread::of(self.answers.iter().map(Answer::latency_s));
-        let answered = match self.load.users {
-            Some(users) => (users as f64).min(n) / latency_s.mean.max(f64::MIN_POSITIVE),
-            None if between > 0.0 => (to - from) as f64 / between,
-            None => n / seconds,
-        };
+        let answered = self.by_users().unwrap_or(n / seconds);
         // Tokens of a request, on average.
         let [generated, prompts] = [generated, prompts].map(|all| all / n.max(1.0));
         let rate = answered * if generated > 0.0 { generated } else { prompts };

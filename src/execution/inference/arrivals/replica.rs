@@ -3,6 +3,7 @@
 use super::Request;
 use crate::execution::inference::{Pass, Steps, Uses, memory};
 use crate::system::serving::PromptsRead;
+use crate::workload::language::AttentionCount;
 use std::collections::VecDeque;
 
 /// A request that has a place in the cache.
@@ -55,6 +56,8 @@ pub struct Replica<'a> {
     held: f64,
     waiting: VecDeque<Active>,
     active: Vec<Active>,
+    /// Requests that ended with the last pass.
+    leaving: usize,
     /// When its next pass can begin.
     pub clock: f64,
     /// Seconds in which it computes.
@@ -73,12 +76,14 @@ impl<'a> Replica<'a> {
     /// Of a replica with room for so many tokens.
     pub fn new(steps: Steps<'a>, room: f64) -> Self {
         Self {
-            reads: steps.server.serving.prompts_read,
+            // Where every token sees all others a prompt cannot be cut.
+            reads: if steps.model.generates() { steps.server.serving.prompts_read } else { PromptsRead::Before },
             steps,
             room,
             held: 0.0,
             waiting: VecDeque::new(),
             active: Vec::new(),
+            leaving: 0,
             clock: 0.0,
             busy_s: 0.0,
             at_once_s: 0.0,
@@ -93,9 +98,14 @@ impl<'a> Replica<'a> {
         memory::kept(&self.steps, tokens)
     }
 
-    /// Requests that it has.
+    /// Requests that it has to do.
     pub fn outstanding(&self) -> usize {
         self.waiting.len() + self.active.len()
+    }
+
+    /// Requests that are there at `at`: those too that the pass under way ends.
+    pub fn there(&self, at: f64) -> usize {
+        self.outstanding() + if self.clock > at { self.leaving } else { 0 }
     }
 
     /// Requests that have no place yet.
@@ -120,9 +130,9 @@ impl<'a> Replica<'a> {
 
     /// Tokens of cache that a request needs to have a place: of its prompt and the token after it, or of all that it will have.
     fn needed(&self, a: &Active) -> f64 {
-        let whole = self.steps.server.serving.admits_whole;
-        let tokens = if whole { a.to_read + a.wanted.saturating_sub(a.made) } else { a.to_read + 1 };
-        self.kept(tokens)
+        // Of the tokens that it is yet to make the last is never in the cache.
+        let further = a.wanted.saturating_sub(a.made).saturating_sub(1);
+        self.kept(a.to_read + if self.steps.server.serving.admits_whole { further } else { further.min(1) })
     }
 
     /// Gives places to those that wait, in order, while `budget` tokens of prompts are left, and returns what they read in this pass.
@@ -198,12 +208,16 @@ impl<'a> Replica<'a> {
         let (count, sequences) = (work.steps.len() as f64, work.steps.len() + work.pieces.len());
         let read: u64 = work.pieces.iter().map(|(_, n)| n).sum();
         let rows = count + read as f64;
-        let microbatches = (layout.pp as f64).min(rows).max(1.0);
+        // A prompt is in one microbatch, however many stages there are.
+        let microbatches = (layout.pp as f64).min(sequences as f64).max(1.0);
         // Of windows, what a token sees is no more than these.
         let over = |full: &dyn Fn(f64) -> f64| model.over_layers(|| full(f64::INFINITY), |w| full(w as f64));
         let mean = |sum: f64, of: f64| if of > 0.0 { sum / of } else { 0.0 };
         let context: f64 = work.steps.iter().map(|i| over(&|w| (self.active[*i].cached as f64 + 1.0).min(w))).sum();
         let seen_of = |(i, n): &(usize, u64)| {
+            if !model.generates() {
+                return *n as f64 * model.mean_attended(*n, AttentionCount::Masked);
+            }
             let (from, n) = (self.active[*i].cached as f64, *n as f64);
             // Tokens from + 1, from + 2, ... of which those beyond the window see as many as it has.
             over(&|w| {
@@ -262,7 +276,9 @@ impl<'a> Replica<'a> {
         }
         let over = |a: &Active| !a.reads() && a.made >= a.wanted.max(1);
         events.extend(self.active.iter().filter(|a| over(a)).map(|a| Event::End(a.id)));
+        let before = self.active.len();
         self.active.retain(|a| !over(a));
+        self.leaving = before - self.active.len();
         self.held = self.active.iter().map(|a| a.held).sum();
         Some(events)
     }

@@ -48,6 +48,9 @@ const COLUMNS: [[&str; 2]; 3] =
 /// Most requests of a file.
 const MOST: usize = 10_000_000;
 
+/// Longest time from the first request to the last, s: beyond it a pass is lost in the digits of the time.
+const LONGEST: f64 = 1e9;
+
 /// Most faults told of one file.
 const TOLD: usize = 20;
 
@@ -62,6 +65,10 @@ pub fn read(path: &Path) -> Result<Vec<Request>, String> {
     let mut reader = opened.map_err(|e| format!("{name}: {e}"))?;
     let header = reader.headers().map_err(|e| format!("{name}: {e}"))?.clone();
     let column = |names: &[&str; 2]| header.iter().position(|found| names.contains(&found));
+    let twice = COLUMNS.iter().find(|names| header.iter().filter(|found| names.contains(found)).count() > 1);
+    if let Some(names) = twice {
+        return Err(format!("{name}:1: column {}: expected once, found more often", names[0]));
+    }
     let places: Vec<Option<usize>> = COLUMNS.iter().map(column).collect();
     let lacking: Vec<&str> = COLUMNS.iter().zip(&places).filter(|(_, at)| at.is_none()).map(|(c, _)| c[0]).collect();
     let [Some(arrival), Some(prompt), Some(generated)] = places[..] else {
@@ -93,10 +100,10 @@ pub fn read(path: &Path) -> Result<Vec<Request>, String> {
         }
         let tokens = |at: usize, least: u64| field(at).parse::<u64>().ok().filter(|n| (least..=1 << 32).contains(n));
         if tokens(prompt, 1).is_none() {
-            wrong("prompt", "tokens, at least 1", field(prompt));
+            wrong("prompt", "tokens, from 1 to 4294967296", field(prompt));
         }
         if tokens(generated, 0).is_none() {
-            wrong("generated", "tokens, at least 0", field(generated));
+            wrong("generated", "tokens, from 0 to 4294967296", field(generated));
         }
         if let (Some(arrival_s), Some(prompt), Some(generated)) = (at, tokens(prompt, 1), tokens(generated, 0)) {
             out.push(Request { arrival_s, prompt, generated });
@@ -118,6 +125,10 @@ pub fn read(path: &Path) -> Result<Vec<Request>, String> {
     }
     out.sort_by(|a, b| a.arrival_s.total_cmp(&b.arrival_s));
     let first = out.first().map_or(0.0, |r| r.arrival_s);
+    let last = out.last().map_or(0.0, |r| r.arrival_s);
+    if last - first > LONGEST {
+        return Err(format!("{name}: expected arrivals within {LONGEST} s of each other, found {} s", last - first));
+    }
     out.iter_mut().for_each(|r| r.arrival_s -= first);
     Ok(out)
 }
@@ -131,16 +142,31 @@ fn seconds(text: &str) -> Option<f64> {
     let part = |text: &str, most: u64| text.parse::<u64>().ok().filter(|n| *n <= most);
     let mut days = date.splitn(3, '-');
     let (year, month, day) = (part(days.next()?, 9999)?, part(days.next()?, 12)?, part(days.next()?, 31)?);
-    let mut clock = time.trim_end_matches('Z').splitn(3, ':');
+    // A time zone, where one is stated: hours and minutes before or after.
+    let (time, zone) = match time.rfind(['+', '-']) {
+        Some(at) => {
+            let (hours, minutes) = time.get(at + 1..)?.split_once(':')?;
+            let seconds = (part(hours, 14)? * 3600 + part(minutes, 59)? * 60) as f64;
+            (time.get(..at)?, if time.get(at..=at)? == "+" { seconds } else { -seconds })
+        }
+        None => (time.trim_end_matches('Z'), 0.0),
+    };
+    let mut clock = time.splitn(3, ':');
     let (hour, minute) = (part(clock.next()?, 23)?, part(clock.next()?, 59)?);
     let second = clock.next()?.parse::<f64>().ok().filter(|s| (0.0..61.0).contains(s))?;
-    if month == 0 || day == 0 {
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let longest = match month {
+        2 => 28 + u64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    if month == 0 || day == 0 || day > longest {
         return None;
     }
     // Days since a fixed one by the Gregorian calendar, months counted from March (Richards 2013, Explanatory Supplement to the Astronomical Almanac, 15.11).
     let (y, m) = if month > 2 { (year, month - 3) } else { (year.checked_sub(1)?, month + 9) };
     let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day;
-    Some(days as f64 * 86_400.0 + (hour * 3600 + minute * 60) as f64 + second)
+    Some(days as f64 * 86_400.0 + (hour * 3600 + minute * 60) as f64 + second - zone)
 }
 
 #[cfg(test)]
@@ -154,10 +180,19 @@ mod tests {
         assert_eq!(of("2023-11-16 18:15:46.5") - of("2023-11-16 18:14:46"), 60.5);
         assert_eq!(of("2024-03-01T00:00:00Z") - of("2024-02-28 00:00:00"), 2.0 * 86_400.0);
         assert_eq!(of("2023-03-01 00:00:00") - of("2023-02-28 00:00:00"), 86_400.0);
+        assert_eq!(of("2024-05-10 02:00:00+02:00"), of("2024-05-10 00:00:00+00:00"));
         assert_eq!(of("2024-01-01 00:00:00") - of("2023-12-31 23:59:59"), 1.0);
-        for wrong in
-            ["", "-1", "nan", "inf", "tomorrow", "2023-13-01 00:00:00", "2023-01-01 24:00:00", "2023-00-01 00:00:00"]
-        {
+        for wrong in [
+            "",
+            "-1",
+            "nan",
+            "inf",
+            "tomorrow",
+            "2023-13-01 00:00:00",
+            "2023-01-01 24:00:00",
+            "2023-00-01 00:00:00",
+            "2023-02-29 00:00:00",
+        ] {
             assert_eq!(seconds(wrong), None, "{wrong}");
         }
     }

@@ -23,7 +23,14 @@ fn close(a: f64, b: f64) {
 /// Requests that all come at once and fit are the batch that [`predict_for`] serves: one pass of prompts, steps whose times rise linearly.
 #[test]
 fn what_comes_at_once_is_a_batch() {
-    for (n, layout) in [(1, ONE), (5, ONE), (8, Layout { dp: 2, ..ONE }), (6, Layout { tp: 2, ..ONE })] {
+    for (n, layout) in [
+        (1, ONE),
+        (5, ONE),
+        (8, Layout { dp: 2, ..ONE }),
+        (6, Layout { tp: 2, ..ONE }),
+        (1, Layout { pp: 2, ..ONE }),
+        (6, Layout { pp: 2, ..ONE }),
+    ] {
         let size = if layout.chips() > 1 { "size: 2" } else { "size: 1" };
         let paged = "cache: paged, cache_block: 1, cache_share: 1, request: 3 s";
         let s = server(&[AMPLE, ("size: 1", size), ("cache: contiguous, cache_share: 1", paged)]);
@@ -136,4 +143,29 @@ fn percentiles_are_values() {
     let s = Spread::of((1..=10).rev().map(f64::from));
     assert_eq!((s.mean, s.p50, s.p90, s.p95, s.p99, s.max), (5.5, 5.0, 9.0, 10.0, 10.0, 10.0));
     assert_eq!(Spread::of([]), Spread::default());
+}
+
+/// Requests that come while all replicas but one are idle go to one of these, whatever the busy one is about to end.
+#[test]
+fn the_busy_replica_is_left_alone() {
+    let s = server(&[AMPLE, ("size: 1", "size: 2")]);
+    let m = model(&[]);
+    let alone = run(&s, &m, ONE, &requests(1, 2, 1)).latency_s.mean;
+    let mut two = requests(2, 2, 1);
+    two[1].arrival_s = alone / 2.0;
+    let served = run(&s, &m, Layout { dp: 2, ..ONE }, &two);
+    assert_eq!([served.answers[0].replica, served.answers[1].replica], [0, 1]);
+    close(served.latency_s.max, alone);
+}
+
+/// What every token sees all of is read whole: one encoder's sequence takes what a batch of one does, however short a pass.
+#[test]
+fn encoders_are_read_whole() {
+    let edits = [("pass: inference, seq: 2, generated: 4", "pass: inference, seq: 7, causal: false, head: none")];
+    let m = model(&edits);
+    let s = server(&[AMPLE, ("cache_share: 1 ", "cache_share: 1, prompts_read: pieces, most_tokens: 3 ")]);
+    let given = Given { batch: 1, wave: Some(1), ..Given::default() };
+    let batch = predict_for(&s, &m, ONE, given, &Worth::TIME).unwrap();
+    let served = run(&s, &m, ONE, &requests(1, 7, 0));
+    close(served.latency_s.mean, batch.latency_s);
 }
