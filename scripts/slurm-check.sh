@@ -39,11 +39,12 @@ work=$(mktemp -d)
 daemons=()
 finish() {
     local status=$?
-    [ "$status" -eq 0 ] || tail -n 30 "$work"/run*/logs/*.log "$work"/slurm/*.log "$work"/slurm/*.out >&2 2>/dev/null || true
+    # Why last: of a long output the end is read.
+    [ "$status" -eq 0 ] || { tail -n 12 "$work"/slurm/*.log "$work"/run*/logs/*.log; cat "$work"/why; } >&2 2>/dev/null || true
     for pid in "${daemons[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
     # What a node started outlives the node.
     for pid in $(pgrep -x slurmstepd; pgrep -f '^slurmstepd: '); do
-        ls -l "/proc/$pid/fd" 2>/dev/null | grep -qF "$work/" || continue
+        grep -qF "$work/" <<<"$(ls -l "/proc/$pid/fd" 2>/dev/null)" || continue
         kill -9 $(pgrep -P "$pid") "$pid" 2>/dev/null || true
     done
     rm -rf "$work"
@@ -51,7 +52,10 @@ finish() {
 trap finish EXIT
 begun=$(date +%s)
 say() { echo "[$(($(date +%s) - begun)) s] $*"; }
-fail() { echo "error: $*" >&2; exit 1; }
+fail() {
+    echo "error: $*" | tee "$work/why" >&2
+    exit 1
+}
 # until_true SECONDS WHAT COMMAND...: tries until it is true.
 until_true() {
     local end=$((SECONDS + $1)) what=$2
@@ -172,7 +176,11 @@ for study in grid search; do
 done
 say "$(wc -l <grid/results.csv) and $(wc -l <search/results.csv) lines of results on this machine"
 same() { cmp "$1/results.csv" "$2/results.csv"; }
-gone() { ! squeue -h -o %i 2>/dev/null | grep -q .; }
+# No `| grep -q` here or below: it ends at the first match, what writes to it may end by that, and the shell takes that for a failure.
+gone() {
+    local jobs
+    jobs=$(squeue -h -o %i 2>/dev/null) && [ -z "$jobs" ]
+}
 there() { [ -s "$1" ]; }
 
 # 1. A node dies in the middle of a part.
@@ -180,13 +188,13 @@ there() { [ -s "$1" ]; }
 "$flowspace" study submit run --time 10min --cpus 1 --max-running 3 >submitted 2>/dev/null
 grep -q ' 4$' submitted || fail "no second array: $(cat submitted)"
 node=""
-# A part that has noted a point, and its node.
+# A part that has noted a point, its line whole, and its node.
 noted() {
     local part
     for part in 0 1 2 3; do
         [ -e "run/parts/0000$part.csv" ] && continue
-        cat run/journal/0000$part.* 2>/dev/null | grep -q . || continue
-        node=$(squeue -h -r -t R -o '%K %N %j' | awk -v part=$part '$1 == part && $3 ~ /^flowspace-grid/ { print $2; exit }')
+        [ "$(cat run/journal/0000$part.* 2>/dev/null | wc -l)" -gt 0 ] || continue
+        node=$(squeue -h -r -t R -o '%K %N %j' | awk -v part=$part '$1 == part && $3 ~ /^flowspace-grid/ && !found { print $2; found = 1 }')
         [ -n "$node" ] && { part_killed=$part; return 0; }
     done
     return 1
@@ -196,7 +204,7 @@ until_true 120 "a part under way" noted
 parent() { ps -o ppid= -p "$1" 2>/dev/null | tr -d ' '; }
 doomed=("$(cat "slurm/$node.process")")
 for pid in $(pgrep -f "study work .*/run --part"); do
-    { tr '\0' '\n' <"/proc/$pid/environ"; } 2>/dev/null | grep -qx "SLURMD_NODENAME=$node" || continue
+    grep -qzx "SLURMD_NODENAME=$node" "/proc/$pid/environ" 2>/dev/null || continue
     # The script's command line names the program as well.
     for job in $(pgrep -x slurmstepd; pgrep -f '^slurmstepd: '); do
         for script in $(pgrep -P "$job"); do
@@ -211,7 +219,7 @@ until_true 300 "the merge after the loss of a node" there run/results.csv
 until_true 60 "an empty queue" gone
 same grid run || fail "the results after the loss of a node are not those of one machine"
 cat run/logs/*_"$part_killed".log
-cat run/logs/*_"$part_killed".log | grep -Eq "^part $part_killed: .* [1-9][0-9]* of them known from before" || fail "the part that was queued again began anew"
+grep -Eq "^part $part_killed: .* [1-9][0-9]* of them known from before" run/logs/*_"$part_killed".log || fail "the part that was queued again began anew"
 say "the part went on elsewhere; the results are those of one machine"
 daemon "$node" slurmd -D -N "$node" -f "$SLURM_CONF"
 scontrol update "nodename=$node" state=resume 2>/dev/null || true

@@ -358,6 +358,24 @@ fn write_scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(f64, &str)]) -
     if value == 0.0 { write!(f, "0 {unit}") } else { write!(f, "{scaled:.decimals$} {unit}") }
 }
 
+/// A number that is ordered, as [`f64::total_cmp`] says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ordered(pub f64);
+
+impl Eq for Ordered {}
+
+impl PartialOrd for Ordered {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ordered {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
 /// The one in the middle of some values, the upper of two: one that is there.
 pub fn middle<T: Ord + Copy>(values: &mut [T]) -> Option<T> {
     let half = values.len() / 2;

@@ -4,6 +4,8 @@
 //! kernel takes by its sizes ([`KernelTimes`]) and what one collective takes by its bytes ([`Machine::line`], [`collective::by_library`]). Which kernels
 //! a pass has, how microbatches go through stages, waves, bytes and joules are written down here once more: kernels as one list a stage, pipelines event by event.
 
+mod memory;
+
 use super::CheckError;
 use super::energy::moved_j;
 use crate::execution::Machine;
@@ -19,7 +21,7 @@ use crate::system::kernels::{Burst, Kernels, Tile};
 use crate::system::price::{self, ByPart};
 use crate::system::serving::{CacheHeads, CacheLayout, ExpertWork};
 use crate::system::{Serving, System};
-use crate::workload::language::{AttentionCount, DataType, Head, LanguageModel, LayerParameters};
+use crate::workload::language::{AttentionCount, Head, LanguageModel};
 
 /// What the decisions of serving give.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -200,6 +202,8 @@ struct Served<'a> {
     machine: &'a Machine,
     kernels: &'a Kernels,
     times: KernelTimes,
+    /// The same of few rows with weights that are widened first.
+    vectors: KernelTimes,
     serving: Serving,
     model: &'a LanguageModel,
     layout: Layout,
@@ -245,7 +249,8 @@ impl<'a> Served<'a> {
         let kv = model.kv_heads().div_ceil(layout.tp) as f64;
         let together = batch.div_ceil(layout.dp / layout.ep);
         let t = layout.tp as f64;
-        Ok(Self { system, machine, kernels, times, serving, model, layout, peak, t, kv, together })
+        let vectors = times.of_vectors();
+        Ok(Self { system, machine, kernels, times, vectors, serving, model, layout, peak, t, kv, together })
     }
 
     /// `of` products at once, m x k by k x n, of a perceptron (or experts), or of another weight.
@@ -269,7 +274,7 @@ impl<'a> Served<'a> {
         let product = Product { batch: of, m, n, k };
         let flop = 2.0 * of * m * n * k;
         let few = widened && before == 0.0 && m <= ROWS_OF_VECTORS;
-        let times = if few { self.times.of_vectors() } else { self.times.clone() };
+        let times = if few { &self.vectors } else { &self.times };
         Call {
             times: 1.0,
             seconds: times.product(&product, rate, [word, read, word]) + before / times.bandwidth(),
@@ -661,68 +666,6 @@ impl<'a> Served<'a> {
         };
         let room = prompt + self.model.generated.unwrap_or(0) as f64;
         self.model.over_layers(|| mean(room), |window| mean(room.min(window as f64)))
-    }
-
-    /// Tokens of a sequence that a layer's cache has room for, mean over the layers.
-    fn kept(&self) -> f64 {
-        let (model, s) = (self.model, &self.serving);
-        let room = s.reserved(model.seq.saturating_add(model.generated.unwrap_or(0))) as f64;
-        let windowed = |window: u64| if s.cache == CacheLayout::Compiled { room } else { room.min(window as f64) };
-        model.over_layers(|| room, windowed)
-    }
-
-    /// Bytes of a chip of every stage with `n` sequences at once in so many microbatches.
-    fn memories(&self, n: u64, microbatches: u64) -> Vec<Memory> {
-        let (model, s, t, pp) = (self.model, &self.serving, self.t, self.layout.pp as usize);
-        let p = model.parameters();
-        let types = &model.types;
-        let word = types.weights.bytes();
-        let perceptron = types.perceptron.map_or(word, DataType::bytes);
-        let experts =
-            p.expert_layer.expert * (p.expert_layer.experts / self.layout.ep as f64 + p.expert_layer.shared_experts);
-        // Keys and values by whole heads; compressed vectors, routers and norms are every chip's.
-        let of_attention = |l: &LayerParameters| {
-            let by_heads = if model.latent_attention.is_some() { 0.0 } else { l.key_value };
-            let divided = l.attention - by_heads - l.compressing;
-            divided / t
-                + by_heads * self.kv / model.kv_heads() as f64
-                + l.compressing
-                + l.router
-                + l.norms
-                + l.biases / t
-        };
-        let of_dense = of_attention(&p.dense_layer) * word + p.dense_layer.perceptron * perceptron / t;
-        let of_experts = of_attention(&p.expert_layer) * word + experts * perceptron / t;
-        let divided = if s.whole_embedding && !model.tied_embeddings { 1.0 } else { t };
-        let weights = |stage: usize, [plain, with_experts]: [u64; 2]| {
-            let (first, last) = (stage == 0, stage + 1 == pp);
-            let layers = plain as f64 * of_dense + with_experts as f64 * of_experts;
-            // A table that is the head's too is there once on one stage, and on both ends of several.
-            let own_head = if model.tied_embeddings && !first { p.head_matrices } else { p.head };
-            let begin = if first { p.embedding / divided + (p.positions + p.embedding_norm) / t } else { 0.0 };
-            layers + word * (begin + if last { (own_head + p.final_norm) / t } else { 0.0 })
-        };
-        // What no next word is asked of keeps nothing from layer to layer, and holds all that goes through them together.
-        let encodes = model.head != Head::Vocabulary;
-        let of_layer = if encodes { 0.0 } else { n as f64 * self.kept() * self.token_bytes() };
-        let (into, a) = (if model.gated { 2.0 } else { 1.0 }, types.activations.bytes());
-        let channels = match model.experts {
-            Some(e) => (e.ffn * e.top_k) as f64 + e.shared_width(),
-            None => model.ffn() as f64,
-        };
-        let heads = model.heads as f64 * (model.query_width() + 2 * model.value_width()) as f64;
-        let of_microbatch = n.div_ceil(microbatches);
-        let together = if s.prompts_alone { 1 } else { of_microbatch };
-        let rows = if encodes { together as f64 * model.seq as f64 } else { model.seq.min(s.most_tokens) as f64 };
-        let widest = 2.0 * model.hidden as f64 + (into * channels).max(heads) / t;
-        let scores = 4.0 * of_microbatch as f64 * model.head_outputs() as f64 / t;
-        let software = self.machine.stack.memory_reserve.0 + (t - 1.0) * s.peer_memory.0;
-        let of = |(stage, layers): (usize, [u64; 2])| Memory {
-            weights: weights(stage, layers),
-            cache: of_layer * (layers[0] + layers[1]) as f64,
-            buffers: rows * widest * a + scores + software,
-        };
-        self.layers().into_iter().enumerate().map(of).collect()
     }
 
     /// A replica's `sequences` in waves of `at_once`: seconds to the last wave's first tokens and to its last ones, what its chips use, the first wave.

@@ -5,8 +5,8 @@ use super::interrupt::Interrupt;
 use super::present::{align, percent, plain, significant};
 use super::{Failure, output, print};
 use crate::deadline::Deadline;
-use crate::execution::inference::arrivals::{Answer, Load, Request, Served, Spread, poisson, read, serve};
-use crate::execution::inference::search::{Goal, layouts};
+use crate::execution::inference::arrivals::{Answer, Load, Request, Spread, Tally, poisson, read, serve};
+use crate::execution::inference::search::{Goal, layouts, no_layouts};
 use crate::execution::inference::{Layout, Limits, Refusal, Server, Wanted};
 use crate::execution::search::Aim;
 use crate::model::objective::Objective;
@@ -44,7 +44,7 @@ pub struct ServeArgs {
     /// Users of whom each sends the next request when the last is answered: numbers and ranges such as 1,8 or 1..256 (powers of two and both ends).
     #[arg(long, value_name = "LIST", value_parser = super::inference::batches, help_heading = "Load")]
     pub users: Option<super::inference::Batches>,
-    /// Requests of a run. [default: all of a file; else 1000, of users eight each and 100 at least]
+    /// Requests of a run. [default: all of a file, else 1000; of users eight each and 100 at least]
     #[arg(long, value_name = "N", value_parser = positive, help_heading = "Load")]
     pub count: Option<u64>,
     /// Seed of the arrivals.
@@ -114,6 +114,9 @@ fn rates(text: &str) -> Result<Rates, String> {
 /// Times that a run is to be longer than a request takes, so that its begin and end count for little.
 const SHORT: f64 = 10.0;
 
+/// Requests of each user below which a run says little of a steady state.
+const FEW: u64 = 4;
+
 /// Most requests of a run.
 const MOST: u64 = 10_000_000;
 
@@ -136,12 +139,23 @@ impl Come {
             Self::Recorded => "as recorded".into(),
         }
     }
+
+    /// In a sentence.
+    fn named(self) -> String {
+        let unit = match self {
+            Self::Rate(_) => " requests/s",
+            Self::Users(1) => " user",
+            Self::Users(_) => " users",
+            Self::Recorded => "",
+        };
+        self.text() + unit
+    }
 }
 
 /// A load, and what every layout that it has room in did.
 struct Tried {
     come: Come,
-    served: Vec<Served>,
+    served: Vec<Tally>,
     /// Which of them is best.
     best: usize,
 }
@@ -158,9 +172,7 @@ pub fn run(args: &ServeArgs) -> Result<i32, Failure> {
         server.serving.prompts_read = reads;
     }
     let recorded = args.requests.as_deref().map(read).transpose().map_err(Failure::input)?;
-    if args.count.is_some_and(|n| n > MOST) {
-        return Err(Failure::input(format!("--count: expected at most {MOST}")));
-    }
+    check_count(args, recorded.as_deref())?;
     let all: Vec<Come> = match (&args.rate, &args.users, &recorded) {
         (Some(rates), _, _) => rates.0.iter().map(|rate| Come::Rate(*rate)).collect(),
         (_, Some(users), _) => users.0.iter().map(|users| Come::Users(*users)).collect(),
@@ -186,10 +198,7 @@ pub fn run(args: &ServeArgs) -> Result<i32, Failure> {
     };
     let layouts = layouts(&model, server.machine.chips, &wanted);
     if layouts.is_empty() {
-        return Err(Failure::input(format!(
-            "no tp x pp x dp = {} chips, with what is given, with tp a divisor of the {} heads, pp at most the {} layers and ep a divisor of dp and of the experts",
-            server.machine.chips, model.heads, model.layers
-        )));
+        return Err(Failure::input(no_layouts(&model, server.machine.chips, &wanted)));
     }
     let _interrupt = Interrupt::of_search();
     let waiting = Waiting::begin("serving", args.time_limit);
@@ -197,7 +206,14 @@ pub fn run(args: &ServeArgs) -> Result<i32, Failure> {
     let mut tried = Vec::new();
     for come in all {
         let requests = requests(come, &model, recorded.as_deref(), args);
-        tried.push(one(come, &requests, (&server, &model, &layouts), args, deadline)?);
+        match one(come, &requests, (&server, &model, &layouts), args, deadline)? {
+            Some(done) => tried.push(done),
+            None if tried.is_empty() => return Err(Failure::input(format!("{ENDED}: {LESS}"))),
+            None => {
+                say!("note: {ENDED} in {}: that load and those after it are left out: {LESS}", come.named());
+                break;
+            }
+        }
     }
     drop(waiting);
     let run = Run { args, model: &model, system: &system, server: &server, layouts: layouts.len(), tried: &tried };
@@ -209,6 +225,9 @@ pub fn run(args: &ServeArgs) -> Result<i32, Failure> {
         Format::Json => format!("{:#}\n", run.to_json()),
         Format::Csv => run.csv(),
     });
+    if args.format == Format::Csv {
+        run.notes().iter().for_each(|note| say!("note: {note}"));
+    }
     Ok(0)
 }
 
@@ -237,13 +256,39 @@ fn load(args: &ServeArgs) -> Result<(LanguageModel, System), Failure> {
     Ok((*model, system))
 }
 
+/// What `--count` can be: of users more than there are, as the others would never ask; of a file as it is recorded no more than it has.
+fn check_count(args: &ServeArgs, recorded: Option<&[Request]>) -> Result<(), Failure> {
+    let users = args.users.as_ref().and_then(|users| users.0.iter().max().copied());
+    let most = match recorded {
+        Some(all) if args.rate.is_none() && users.is_none() => (all.len() as u64).min(MOST),
+        _ => MOST,
+    };
+    let least = users.map_or(1, |users| users.saturating_add(1));
+    if least > most {
+        return Err(Failure::input(format!("--users: expected fewer than {MOST}")));
+    }
+    match args.count {
+        Some(n) if n < least => Err(Failure::input(format!(
+            "--count {n}: expected at least {least}: of {} users the others would never ask, or none a second time",
+            least - 1
+        ))),
+        Some(n) if n > most => Err(Failure::input(format!(
+            "--count {n}: expected at most {most}{}",
+            if most < MOST { ", the requests that the file has (--rate and --users go through it again)" } else { "" }
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// The requests of a load.
 fn requests(come: Come, model: &LanguageModel, recorded: Option<&[Request]>, args: &ServeArgs) -> Vec<Request> {
     let one = [Request { arrival_s: 0.0, prompt: model.seq, generated: model.generated.unwrap_or(0) }];
     let lengths = recorded.unwrap_or(&one);
     let count = args.count.unwrap_or(match (come, recorded) {
+        (Come::Users(users), _) => {
+            users.saturating_mul(8).clamp(100, MOST).max(recorded.map_or(0, |all| all.len() as u64))
+        }
         (_, Some(all)) => all.len() as u64,
-        (Come::Users(users), None) => users.saturating_mul(8).clamp(100, MOST),
         _ => 1000,
     });
     let count = usize::try_from(count.min(MOST)).unwrap_or(1);
@@ -258,42 +303,42 @@ fn requests(come: Come, model: &LanguageModel, recorded: Option<&[Request]>, arg
     }
 }
 
-/// A load on every layout.
+const ENDED: &str = "the time limit or an interruption ended it";
+const LESS: &str = "fewer requests (--count), fewer loads or given degrees take less";
+
+/// A load on every layout; `None` where the deadline ends it before.
 fn one(
     come: Come,
     requests: &[Request],
     (server, model, layouts): (&Server, &LanguageModel, &[Layout]),
     args: &ServeArgs,
     deadline: Deadline,
-) -> Result<Tried, Failure> {
+) -> Result<Option<Tried>, Failure> {
     let load = Load { requests, users: if let Come::Users(users) = come { Some(users) } else { None } };
-    let (mut all, mut refused) = (Vec::new(), Vec::<Refusal>::new());
+    let (mut all, mut refused) = (Vec::new(), Vec::<(Layout, Refusal)>::new());
     for layout in layouts {
         match serve(server, model, *layout, &load, deadline) {
             Ok(Some(served)) => all.push(served),
-            Ok(None) => {
-                return Err(Failure::input(
-                    "the time limit or an interruption ended it: fewer requests (--count), fewer loads or given degrees take less",
-                ));
-            }
-            Err(refusal) => refused.push(refusal),
+            Ok(None) => return Ok(None),
+            Err(refusal) => refused.push((*layout, refusal)),
         }
     }
     if all.is_empty() {
-        let why = refused.first().map_or_else(String::new, ToString::to_string);
-        return Err(Failure::input(format!(
-            "infeasible: none of {} layouts serves them; the first: {why}",
-            refused.len()
-        )));
+        // The one with most chips to a replica, where most fits.
+        let of = |(layout, _): &&(Layout, Refusal)| layout.tp * layout.pp * layout.ep;
+        let why = refused.iter().rev().max_by_key(of).map_or_else(String::new, |(Layout { tp, pp, dp, ep }, why)| {
+            format!("TP {tp} PP {pp} DP {dp} EP {ep}: {why}")
+        });
+        return Err(Failure::input(format!("infeasible: none of {} layouts serves them; {why}", refused.len())));
     }
     // Within limits the most answers that keep them, of equal ones (and without limits) the least mean latency; of users the most answers.
     let limited = args.max_ttft.is_some() || args.max_tpot.is_some();
-    let good = |s: &Served| match come {
+    let good = |s: &Tally| match come {
         _ if limited => s.within(args.max_ttft, args.max_tpot) * s.answered_per_s,
         Come::Users(_) => s.answered_per_s,
         _ => 0.0,
     };
-    let better = |a: &Served, b: &Served| {
+    let better = |a: &Tally, b: &Tally| {
         let (one, other) = (good(a), good(b));
         if (one - other).abs() > 1e-9 * other.abs() {
             one > other
@@ -302,7 +347,7 @@ fn one(
         }
     };
     let best = (1..all.len()).fold(0, |best, i| if better(&all[i], &all[best]) { i } else { best });
-    Ok(Tried { come, served: all, best })
+    Ok(Some(Tried { come, served: all, best }))
 }
 
 /// All that was asked for.
@@ -315,59 +360,22 @@ struct Run<'a> {
     tried: &'a [Tried],
 }
 
-/// Tokens a second that a user sees: one over the mean time for each further token.
-fn of_user(served: &Served) -> f64 {
-    if served.tpot_s.mean > 0.0 { 1.0 / served.tpot_s.mean } else { 0.0 }
+/// Tokens a second that a user sees: one over the mean time for each further token; 0 where there is none.
+fn of_user(served: &Tally) -> f64 {
+    served.tpot_s.map_or(0.0, |s| 1.0 / s.mean)
 }
-
-/// The columns of loads.csv.
-const COLUMNS: [&str; 33] = [
-    "load",
-    "rate_per_s",
-    "users",
-    "tp",
-    "pp",
-    "dp",
-    "ep",
-    "layout",
-    "best",
-    "answered_per_s",
-    "generated_per_s",
-    "tokens_per_s_user",
-    "tokens_per_s_chip",
-    "ttft_mean_s",
-    "ttft_p50_s",
-    "ttft_p90_s",
-    "ttft_p95_s",
-    "ttft_p99_s",
-    "tpot_mean_s",
-    "tpot_p50_s",
-    "tpot_p90_s",
-    "tpot_p95_s",
-    "tpot_p99_s",
-    "latency_mean_s",
-    "latency_p50_s",
-    "latency_p99_s",
-    "within_limits",
-    "at_once",
-    "waiting_at_last",
-    "busy",
-    "preempted",
-    "j_per_token",
-    "seconds",
-];
 
 impl Run<'_> {
     fn limited(&self) -> bool {
         self.args.max_ttft.is_some() || self.args.max_tpot.is_some()
     }
 
-    fn within(&self, served: &Served) -> f64 {
+    fn within(&self, served: &Tally) -> f64 {
         served.within(self.args.max_ttft, self.args.max_tpot)
     }
 
     /// Joules for each generated token, of the prompts where nothing is generated.
-    fn joules(served: &Served) -> f64 {
+    fn joules(served: &Tally) -> f64 {
         let sum = |of: fn(&Answer) -> u64| served.answers.iter().map(|a| of(a) as f64).sum::<f64>();
         let generated = sum(|a| a.generated);
         served.energy.total() / if generated > 0.0 { generated } else { sum(|a| a.prompt) }
@@ -414,10 +422,12 @@ impl Run<'_> {
         for tried in self.tried {
             let s = &tried.served[tried.best];
             let seconds = |s: f64| Seconds(s).to_string();
+            let tpot = |of: fn(&Spread) -> f64| s.tpot_s.as_ref().map_or_else(|| "-".into(), |all| seconds(of(all)));
             let mut row = vec![tried.come.text()];
             row.extend([s.layout.tp, s.layout.pp, s.layout.dp, s.layout.ep].map(|n| n.to_string()));
             row.extend([s.answered_per_s, s.generated_per_s, s.per_chip, of_user(s)].map(significant));
-            row.extend([s.ttft_s.p50, s.ttft_s.p90, s.ttft_s.p99, s.tpot_s.p50, s.tpot_s.p99].map(seconds));
+            row.extend([s.ttft_s.p50, s.ttft_s.p90, s.ttft_s.p99].map(seconds));
+            row.extend([tpot(|s| s.p50), tpot(|s| s.p99)]);
             row.extend([s.latency_s.p50, s.latency_s.p99].map(seconds));
             row.extend([significant(s.at_once), percent(s.busy)]);
             if self.limited() {
@@ -427,32 +437,7 @@ impl Run<'_> {
         }
         align(&mut table, &columns);
         out.push_str(&format!("{table}\n\n"));
-        for tried in self.tried {
-            let s = &tried.served[tried.best];
-            if !matches!(tried.come, Come::Users(_)) && s.latency_s.mean * SHORT > s.seconds {
-                out.push_str(&format!(
-                    "{} requests/s: a request takes {} and the run {}, so that its begin and end count for much in what is answered a second: more requests (--count) say more of a steady state\n",
-                    tried.come.text(),
-                    Seconds(s.latency_s.mean),
-                    Seconds(s.seconds)
-                ));
-            }
-            if s.waiting_at_last * 20 > s.answers.len() as u64 && matches!(tried.come, Come::Rate(_)) {
-                out.push_str(&format!(
-                    "{} requests/s: {} of {} wait for a place when the last one comes; where a longer run has more of them waiting, they are more than it answers\n",
-                    tried.come.text(),
-                    s.waiting_at_last,
-                    s.answers.len()
-                ));
-            }
-            if s.preempted > 0 {
-                out.push_str(&format!(
-                    "{}: {} times a request lost its place in the cache and was read again\n",
-                    tried.come.text(),
-                    s.preempted
-                ));
-            }
-        }
+        self.notes().iter().for_each(|note| out.push_str(&format!("{note}\n")));
         out.push_str(&format!(
             "Each row is the best of {} layouts on all chips ({}), every one served the same {} requests pass by pass (seed {}); a simulation of what the software does, no bound. Prompts are read {}.\n{}\n",
             self.layouts,
@@ -486,10 +471,53 @@ impl Run<'_> {
         out
     }
 
+    /// What is to be known of the best of each load, a line each.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for tried in self.tried {
+            let s = &tried.served[tried.best];
+            let (load, n) = (tried.come.named(), s.answers.len());
+            if !matches!(tried.come, Come::Users(_)) && s.latency_s.mean * SHORT > s.seconds {
+                let longer = match tried.come {
+                    Come::Recorded => "",
+                    _ => ": more requests (--count) say more of a steady state",
+                };
+                notes.push(format!(
+                    "{load}: a request takes {} and the run {}, so that its begin and end count for much in what is answered a second{longer}",
+                    Seconds(s.latency_s.mean),
+                    Seconds(s.seconds)
+                ));
+            }
+            if let Come::Users(users) = tried.come
+                && (n as u64) < users.saturating_mul(FEW)
+            {
+                notes.push(format!(
+                    "{load}: {n} requests are fewer than {FEW} of each, so that their common begin counts for much: more requests (--count) say more of a steady state"
+                ));
+            }
+            if s.waiting_at_last * 20 > n as u64 && !matches!(tried.come, Come::Users(_)) {
+                notes.push(format!(
+                    "{load}: {} of {n} wait for a place when the last one comes; where a longer run has more of them waiting, they are more than it answers",
+                    s.waiting_at_last
+                ));
+            }
+            if self.limited() && self.within(s) == 0.0 {
+                notes.push(format!("{load}: no layout keeps the limits in any request"));
+            }
+            if s.preempted > 0 {
+                notes.push(format!(
+                    "{load}: {} times a request lost its place in the cache and was read again",
+                    s.preempted
+                ));
+            }
+        }
+        notes
+    }
+
     /// Of all layouts and numbers of users those that none beats in tokens a second of a user and of a chip, the fastest for a user first.
-    fn front(&self) -> Vec<(u64, &Served)> {
+    fn front(&self) -> Vec<(u64, &Tally)> {
         let users = |t: &Tried| if let Come::Users(users) = t.come { Some(users) } else { None };
-        let mut all: Vec<(u64, &Served)> = self
+        let mut all: Vec<(u64, &Tally)> = self
             .tried
             .iter()
             .filter_map(|t| Some((users(t)?, t)))
@@ -505,36 +533,76 @@ impl Run<'_> {
         all
     }
 
-    fn row(&self, tried: &Tried, at: usize) -> Vec<String> {
+    /// The fields of a line of loads.csv.
+    fn fields(&self, tried: &Tried, at: usize) -> Vec<(&'static str, String)> {
         let s = &tried.served[at];
+        let Layout { tp, pp, dp, ep } = s.layout;
         let (load, rate, users) = match tried.come {
-            Come::Rate(rate) => ("rate", rate.to_string(), String::new()),
-            Come::Users(users) => ("users", String::new(), users.to_string()),
-            Come::Recorded => ("recorded", s.offered_per_s.map_or_else(String::new, |r| r.to_string()), String::new()),
+            Come::Rate(rate) => ("rate", Some(rate), None),
+            Come::Users(users) => ("users", None, Some(users)),
+            Come::Recorded => ("recorded", s.offered_per_s, None),
         };
-        let mut row = vec![load.to_string(), rate, users];
-        row.extend([s.layout.tp, s.layout.pp, s.layout.dp, s.layout.ep].map(|n| n.to_string()));
-        let experts = if s.layout.ep > 1 { format!(" EP {}", s.layout.ep) } else { String::new() };
-        row.push(format!("TP {} PP {}{experts}", s.layout.tp, s.layout.pp));
-        row.push(if at == tried.best { "yes" } else { "no" }.into());
-        let spread = |s: &Spread| [s.mean, s.p50, s.p90, s.p95, s.p99];
-        let mut numbers = vec![s.answered_per_s, s.generated_per_s, of_user(s), s.per_chip];
-        numbers.extend(spread(&s.ttft_s));
-        numbers.extend(spread(&s.tpot_s));
-        numbers.extend([s.latency_s.mean, s.latency_s.p50, s.latency_s.p99, self.within(s), s.at_once]);
-        row.extend(numbers.iter().map(f64::to_string));
-        row.extend([s.waiting_at_last.to_string(), s.busy.to_string(), s.preempted.to_string()]);
-        row.extend([Self::joules(s), s.seconds].map(|x| x.to_string()));
-        row
+        let experts = if ep > 1 { format!(" EP {ep}") } else { String::new() };
+        let mut fields = vec![
+            ("load", load.to_string()),
+            ("rate_per_s", rate.map_or_else(String::new, |r| r.to_string())),
+            ("users", users.map_or_else(String::new, |n| n.to_string())),
+            ("tp", tp.to_string()),
+            ("pp", pp.to_string()),
+            ("dp", dp.to_string()),
+            ("ep", ep.to_string()),
+            ("layout", format!("TP {tp} PP {pp}{experts}")),
+            ("best", if at == tried.best { "yes" } else { "no" }.to_string()),
+        ];
+        // A field that there is no value of is empty.
+        let tpot = |of: fn(&Spread) -> f64| s.tpot_s.as_ref().map_or(f64::NAN, of);
+        let numbers = [
+            ("answered_per_s", s.answered_per_s),
+            ("generated_per_s", s.generated_per_s),
+            ("tokens_per_s_user", of_user(s)),
+            ("tokens_per_s_chip", s.per_chip),
+            ("ttft_mean_s", s.ttft_s.mean),
+            ("ttft_p50_s", s.ttft_s.p50),
+            ("ttft_p90_s", s.ttft_s.p90),
+            ("ttft_p95_s", s.ttft_s.p95),
+            ("ttft_p99_s", s.ttft_s.p99),
+            ("tpot_mean_s", tpot(|s| s.mean)),
+            ("tpot_p50_s", tpot(|s| s.p50)),
+            ("tpot_p90_s", tpot(|s| s.p90)),
+            ("tpot_p95_s", tpot(|s| s.p95)),
+            ("tpot_p99_s", tpot(|s| s.p99)),
+            ("latency_mean_s", s.latency_s.mean),
+            ("latency_p50_s", s.latency_s.p50),
+            ("latency_p99_s", s.latency_s.p99),
+            ("within_limits", self.within(s)),
+            ("at_once", s.at_once),
+            ("waiting_at_last", s.waiting_at_last as f64),
+            ("busy", s.busy),
+            ("preempted", s.preempted as f64),
+            ("j_per_token", Self::joules(s)),
+            ("seconds", s.seconds),
+        ];
+        let written = |value: f64| if value.is_nan() { String::new() } else { value.to_string() };
+        fields.extend(numbers.map(|(name, value)| (name, written(value))));
+        fields
     }
 
+    /// loads.csv: a line of each load and layout.
     fn csv(&self) -> String {
-        let rows = self.tried.iter().flat_map(|t| (0..t.served.len()).map(move |at| self.row(t, at).join(",") + "\n"));
-        format!("{}\n{}", COLUMNS.join(","), rows.collect::<String>())
+        let lines = self.tried.iter().flat_map(|t| (0..t.served.len()).map(move |at| self.fields(t, at)));
+        let mut out = String::new();
+        for fields in lines {
+            let (names, values): (Vec<&str>, Vec<String>) = fields.into_iter().unzip();
+            if out.is_empty() {
+                out = names.join(",") + "\n";
+            }
+            out.push_str(&(values.join(",") + "\n"));
+        }
+        out
     }
 
     fn to_json(&self) -> Value {
-        let of = |s: &Served| {
+        let of = |s: &Tally| {
             let mut object = serde_json::to_value(s).unwrap_or(Value::Null);
             if let Value::Object(map) = &mut object {
                 map.insert("tokens_per_s_user".into(), json!(of_user(s)));
@@ -551,6 +619,7 @@ impl Run<'_> {
             "seed": self.args.seed,
             "max_ttft_s": self.args.max_ttft,
             "max_tpot_s": self.args.max_tpot,
+            "notes": self.notes(),
             "layouts": self.layouts,
             "loads": self.tried.iter().map(|t| json!({
                 "rate_per_s": if let Come::Rate(rate) = t.come { Some(rate) } else { None },

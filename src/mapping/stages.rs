@@ -25,24 +25,9 @@ use crate::model::memory::{self, DramNeed, LayerNeed};
 use crate::model::schedule::microbatches;
 use crate::model::stages::{even, in_flight};
 use crate::system::options::Pipeline;
+use crate::units::Ordered;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-
-/// A number that is ordered: bytes.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Size(f64);
-
-impl Eq for Size {}
-impl PartialOrd for Size {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Size {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0)
-    }
-}
 
 /// The stages of an assignment of dimensions, whose layers are to be divided.
 #[derive(Debug, Clone, PartialEq)]
@@ -122,10 +107,10 @@ impl Pipe {
         if self.equal || lacking == 0 {
             return vec![longest; self.in_flight.len()];
         }
-        let bytes = |s: usize, n: u64| Size(need.of_stage(n, self.in_flight[s]).total());
+        let bytes = |s: usize, n: u64| Ordered(need.of_stage(n, self.in_flight[s]).total());
         if lacking <= self.layers.saturating_sub(stages) {
             let mut out = vec![longest; self.in_flight.len()];
-            let mut heap: BinaryHeap<(Size, Reverse<usize>)> =
+            let mut heap: BinaryHeap<(Ordered, Reverse<usize>)> =
                 (0..out.len()).map(|s| (bytes(s, longest), Reverse(s))).collect();
             for _ in 0..lacking {
                 let Some((_, Reverse(s))) = heap.pop() else { break };
@@ -137,7 +122,8 @@ impl Pipe {
             return out;
         }
         let mut out = vec![1; self.in_flight.len()];
-        let mut heap: BinaryHeap<(Reverse<Size>, usize)> = (0..out.len()).map(|s| (Reverse(bytes(s, 2)), s)).collect();
+        let mut heap: BinaryHeap<(Reverse<Ordered>, usize)> =
+            (0..out.len()).map(|s| (Reverse(bytes(s, 2)), s)).collect();
         for _ in stages..self.layers {
             let Some((_, s)) = heap.pop() else { break };
             out[s] += 1;

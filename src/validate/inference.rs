@@ -6,7 +6,9 @@ use super::metric::Served;
 use super::point::{Point, Task};
 use super::predict::{NotPredicted, Prediction};
 use super::{boxes, machines, sources};
-use crate::execution::inference::{Layout, Server, predict};
+use crate::deadline::Deadline;
+use crate::execution::inference::arrivals::{Answer, Load, Request, serve};
+use crate::execution::inference::{Layout, Refusal, Server, predict};
 use crate::execution::machine::{Peers, Traffic};
 use crate::execution::single_kernel::{Bench, Operator};
 use crate::model::kernel_time::Product;
@@ -239,20 +241,39 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
         }
     };
     let found = found.map_err(|refusal| NotPredicted::because(refusal.to_string()))?;
-    let (first, token) = if point.source.is_some_and(|source| source.closed_loop) {
-        let alone = of(1).map_err(|refusal| NotPredicted::because(refusal.to_string()))?;
-        found.closed_loop(alone.ttft_s, generated)
-    } else {
-        (found.ttft_s, found.tpot_s)
+    let (latency, first, token) = match point.source.filter(|source| source.closed_loop) {
+        Some(_) => by_users(&server, &model, layout, found.batch)
+            .map_err(|refusal| NotPredicted::because(refusal.to_string()))?,
+        None => (found.latency_s, found.ttft_s, found.tpot_s),
     };
     Ok(Prediction::Served(Served {
         batch: found.batch as f64,
         prompt: prompt as f64,
         generated: generated as f64,
         phase,
-        latency: found.latency_s,
+        latency,
         first,
         token,
         bytes: found.memory.total(),
     }))
+}
+
+/// Requests that each user of a run sends, of which the first and the last do not count: users begin and end together.
+const ROUNDS: usize = 10;
+
+/// Most users of a run, for whose requests there is memory and time.
+const MOST_USERS: usize = 10_000;
+
+/// Seconds of as many answers as users, to the first token, and for each further one, means of a run of users that wait for answers.
+fn by_users(server: &Server, model: &LanguageModel, layout: Layout, users: u64) -> Result<(f64, f64, f64), Refusal> {
+    let one = Request { arrival_s: 0.0, prompt: model.seq, generated: model.generated.unwrap_or(0) };
+    let each = usize::try_from(users).ok().filter(|users| *users <= MOST_USERS);
+    let each = each.ok_or_else(|| Refusal::System(format!("{users} users: at most {MOST_USERS} are simulated")))?;
+    let requests = vec![one; each * ROUNDS];
+    let load = Load { requests: &requests, users: Some(users) };
+    let never = || Refusal::System("the run did not end".into());
+    let run = serve(server, model, layout, &load, Deadline::never())?.ok_or_else(never)?;
+    let counted = run.answers.get(each..requests.len() - each).unwrap_or(&run.answers);
+    let mean = |of: fn(&Answer) -> f64| counted.iter().map(of).sum::<f64>() / counted.len().max(1) as f64;
+    Ok((users as f64 / run.answered_per_s, mean(Answer::ttft_s), mean(|a| a.tpot_s().unwrap_or(0.0))))
 }

@@ -191,17 +191,22 @@ fn explained(row: &Row, model: LanguageModel, assumed: &mut Vec<String>) -> Resu
 
 /// The model that a row names in `validation/chips.yaml`, where what sizes the row states are its own.
 pub fn named(row: &Row) -> Option<&'static LanguageModel> {
-    let same = |stated: Option<u64>, own: u64| stated.is_none_or(|n| n == own);
-    accelerators::model(&row.workload)
-        .filter(|(m, layers)| same(row.layers, *layers) || cut(row, m, *layers).is_some())
-        .filter(|(m, _)| same(row.hidden, m.hidden) && same(row.heads, m.heads))
-        .map(|(model, _)| model)
+    named_and_layers(row).map(|(model, _)| model)
 }
 
-/// The layers of a row whose model with experts has its first layers alone, of `stated` ones; what of other models a row states says as much by itself.
-fn cut(row: &Row, model: &LanguageModel, stated: u64) -> Option<u64> {
-    let same = [Some(model.hidden), Some(model.heads)] == [row.hidden, row.heads] && model.experts.is_some();
-    row.layers.filter(|n| same && (1..stated).contains(n))
+/// The same, and how many of its layers a row has: all that it states, or of a model with experts the first; what of other models a row states says as much by
+/// itself.
+fn named_and_layers(row: &Row) -> Option<(&'static LanguageModel, u64)> {
+    let same = |stated: Option<u64>, own: u64| stated.is_none_or(|n| n == own);
+    let (model, stated) = accelerators::model(&row.workload)?;
+    if !(same(row.hidden, model.hidden) && same(row.heads, model.heads)) {
+        return None;
+    }
+    let whole = row.hidden.is_some() && row.heads.is_some() && model.experts.is_some();
+    match row.layers.filter(|n| *n != stated) {
+        None => Some((model, model.layers)),
+        Some(first) => (whole && (1..stated).contains(&first)).then_some((model, first)),
+    }
 }
 
 /// The model of a row that names it: its sizes, the row's samples.
@@ -209,7 +214,7 @@ fn of_named(
     row: &Row,
     notes: &Notes,
     (batch, pass, types): (u64, ModelPass, Types),
-    found: &LanguageModel,
+    (found, layers): (&LanguageModel, u64),
 ) -> Result<(LanguageModel, Vec<String>), String> {
     let mut assumed = vec![format!("sizes of {}", found.name)];
     let lengths = notes.prompt_and_generated.filter(|_| pass == ModelPass::Inference);
@@ -217,8 +222,6 @@ fn of_named(
         assumed.push(format!("sequences of {} tokens", found.seq));
         found.seq
     });
-    let stated = accelerators::model(&row.workload).map_or(found.layers, |(_, stated)| stated);
-    let layers = cut(row, found, stated).unwrap_or(found.layers);
     if layers < found.layers {
         assumed.push(format!("its first {layers} layers"));
     }
@@ -275,7 +278,9 @@ pub fn model(
     let types = types(notes, perceptron, pass);
     // Rows of inference that state sizes are of models as they are served, of which the catalogue's have training's batches and lengths alone.
     let open = row.layers.is_none() || row.hidden.is_none();
-    if let Some(found) = named(row).filter(|_| row.origin == Origin::Ours && (pass == ModelPass::Training || open)) {
+    if let Some(found) =
+        named_and_layers(row).filter(|_| row.origin == Origin::Ours && (pass == ModelPass::Training || open))
+    {
         return of_named(row, notes, (batch, pass, types), found);
     }
     let family = FAMILIES.iter().find(|f| f.words.iter().any(|w| workload.contains(w))).unwrap_or(&GPT);

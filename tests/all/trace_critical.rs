@@ -85,7 +85,6 @@ fn what_if_by_hand() {
     assert!(Choice::parse("conv").unwrap_err().contains("name~TEXT"));
 }
 
-/// The same trace as HTA counts it: the blocking call weighs nothing, and the path ends with K2.
 /// One thread, two streams; times in us, the window 0-1000. The products of stream 7 end at 450, the all-reduce of stream 20 at 400; the synchronisation
 /// 160-460 takes 10 us after the later one, then 540 us follow. The all-reduce four times as long ends at 200 + 800 = 1000: 1010 + 540 = 1550.
 /// `mmk` half as long: `addk` ends at 300, the all-reduce at 400 as before, 410 + 540 = 950; the same without any products. The all-reduce may
@@ -137,6 +136,7 @@ fn a_device_is_waited_for_with_all_its_streams() {
     assert_eq!(run.step_ns(), 1_000_000);
 }
 
+/// The same trace as HTA counts it: the blocking call weighs nothing, and the path ends with K2.
 #[test]
 fn compatible_by_hand() {
     let table = Table::read_from(Cursor::new(by_hand().into_bytes()), Path::new("by hand")).unwrap();

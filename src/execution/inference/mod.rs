@@ -95,28 +95,6 @@ impl Prediction {
         // Joules that nothing counts are left out: of chips without a stated power they are not known.
         worth.value(self.latency_s, if worth.joule > 0.0 { self.energy.used.total() } else { 0.0 })
     }
-
-    /// Seconds to the first token and for each further one where as many users as the batch has sequences send their next request when the last is
-    /// answered. With X requests a second, t to the first token of a prompt by itself (`alone`) and n of c users served at once, prompts queue as they would for
-    /// a processor that is shared, further tokens wait for the prompts of others, and users beyond n wait for a place; no more than n are at work (Little 1961):
-    ///
-    /// ```text
-    /// first    = t / (1 - X t / dp), at most n / X - (generated - 1) tpot, at least t
-    /// further  = (n / X - first) / (generated - 1), at least tpot
-    /// and of c > n users  first = c / X - (generated - 1) further
-    /// ```
-    pub fn closed_loop(&self, alone: f64, generated: u64) -> (f64, f64) {
-        let steps = generated.saturating_sub(1) as f64;
-        let requests = self.generated_per_s / generated.max(1) as f64;
-        let (served, users) = (self.at_once as f64, self.batch as f64);
-        if requests <= 0.0 {
-            return (self.ttft_s, self.tpot_s);
-        }
-        let queued = alone / (1.0 - (requests / self.layout.dp.max(1) as f64 * alone).min(0.95));
-        let first = queued.min(served / requests - steps * self.tpot_s).max(alone);
-        let further = if steps > 0.0 { ((served / requests - first) / steps).max(self.tpot_s) } else { self.tpot_s };
-        if users > served { ((users / requests - steps * further).max(first), further) } else { (first, further) }
-    }
 }
 
 /// Why a layout cannot serve.
@@ -355,10 +333,7 @@ impl Batch<'_> {
             Spent { seconds: spent.seconds.plus(&host), ..spent }
         };
         let ((mean, last), (mean_cached, last_cached)) = (self.seen(1.0), self.cached());
-        // What the software takes until a first token; a model that scores no next words has none.
-        let peers = (steps.layout.tp.max(1) - 1) as f64;
-        let asked = if steps.model.generates() { serving.request.0 + peers * serving.request_peer.0 } else { 0.0 };
-        let host = Seconds { host: asked, ..Seconds::default() };
+        let host = Seconds { host: steps.asked(), ..Seconds::default() };
         // Replicas that divide experts wait for the prompts of the others.
         let others = (steps.layout.ep.max(1) - 1) as f64;
         let waited = 1.0 + serving.replica_wait.0 * others;
@@ -424,8 +399,7 @@ pub fn predict_for(
     worth: &Worth,
 ) -> Result<Prediction, Refusal> {
     check_degrees(model, &layout).map_err(Refusal::Degrees)?;
-    if server.serving.whole_contexts && model.window.is_some() {
-        let whole = LanguageModel { window: None, ..model.clone() };
+    if let Some(whole) = server.without_windows(model) {
         return predict_for(server, &whole, layout, given, worth);
     }
     let batch = given.batch.max(1);

@@ -169,6 +169,20 @@ pub fn layouts(model: &LanguageModel, chips: u64, wanted: &Wanted) -> Vec<Layout
     found
 }
 
+/// Why there are no [`layouts`].
+pub fn no_layouts(model: &LanguageModel, chips: u64, wanted: &Wanted) -> String {
+    let experts = model.experts.map_or(String::new(), |e| format!(" and of the {} experts", e.count));
+    let given = [("tp", wanted.tp), ("pp", wanted.pp), ("dp", wanted.dp), ("ep", wanted.ep)];
+    let given: Vec<String> = given.iter().filter_map(|(name, n)| Some(format!("{name} {}", (*n)?))).collect();
+    let with = if given.is_empty() { String::new() } else { format!(", with {} as given", given.join(", ")) };
+    format!(
+        "no tp x pp x dp = {chips} chips with tp a divisor of the {} heads, pp at most the {} layers and ep a divisor of dp{}{with}",
+        model.heads,
+        model.layers,
+        if experts.is_empty() { " (1 without experts)" } else { &experts },
+    )
+}
+
 /// Looks at every layout and batch.
 ///
 /// # Errors
@@ -190,16 +204,7 @@ pub fn search_until(
     let chips = server.machine.chips;
     let layouts = layouts(model, chips, wanted);
     if layouts.is_empty() {
-        let experts = model.experts.map_or(String::new(), |e| format!(" and of the {} experts", e.count));
-        let given = [("tp", wanted.tp), ("pp", wanted.pp), ("dp", wanted.dp), ("ep", wanted.ep)];
-        let given: Vec<String> = given.iter().filter_map(|(name, n)| Some(format!("{name} {}", (*n)?))).collect();
-        let with = if given.is_empty() { String::new() } else { format!(", with {} as given", given.join(", ")) };
-        return Err(format!(
-            "no tp x pp x dp = {chips} chips with tp a divisor of the {} heads, pp at most the {} layers and ep a divisor of dp{}{with}",
-            model.heads,
-            model.layers,
-            if experts.is_empty() { " (1 without experts)" } else { &experts },
-        ));
+        return Err(no_layouts(model, chips, wanted));
     }
     let mut outcome = Outcome {
         best: None,

@@ -43,6 +43,12 @@ impl Server {
         self.machine.capacity.unwrap_or(f64::INFINITY) * self.serving.memory_limit.0
     }
 
+    /// The model with every layer seeing its whole context, where the software leaves windows out and the model has some.
+    pub fn without_windows(&self, model: &LanguageModel) -> Option<LanguageModel> {
+        let leaves = self.serving.whole_contexts && model.window.is_some();
+        leaves.then(|| LanguageModel { window: None, ..model.clone() })
+    }
+
     /// Of a system whose chip has `kernels`.
     ///
     /// # Errors

@@ -372,9 +372,9 @@ impl<'a> Steps<'a> {
         let function = if model.gated { 3.0 } else { 2.0 };
         // Two norms are in the six passes over the hidden channels; further ones, and those of queries and keys, are one each.
         // Signals that cross a mesh of cores.
-        network += server.serving.mesh.map_or(0.0, |mesh| match pass {
-            Pass::Token { .. } => mesh.token.0 * server.side,
-            _ => server.side * (mesh.prompt.0 * h + mesh.prompt_far.0 * server.side),
+        network += server.serving.mesh.map_or(0.0, |mesh| match read > 0.0 {
+            false => mesh.token.0 * server.side,
+            true => server.side * (mesh.prompt.0 * h + mesh.prompt_far.0 * server.side),
         });
         let norms = model.norms().saturating_sub(2) as f64 * h + model.qk_norm_width() as f64 / t;
         let moved = 2.0 * word * rows * (6.0 * h + norms + function * width + routed);
@@ -436,10 +436,19 @@ impl<'a> Steps<'a> {
         Spent { seconds, uses }
     }
 
+    /// What the software takes until a first token beyond the pass; a model that scores no next words has none.
+    pub fn asked(&self) -> f64 {
+        let serving = &self.server.serving;
+        let peers = (self.layout.tp.max(1) - 1) as f64;
+        if self.model.generates() { serving.request.0 + peers * serving.request_peer.0 } else { 0.0 }
+    }
+
     /// Microbatches of `rows` rows, of which `chosen` choose a next word, through all stages, a pass of each `times`: (times, microbatches). Of prompts from
     /// the first's begin to the last's end; else from one token of a microbatch to its next: its way, or all of them on the slowest stage.
     pub fn through(&self, (times, count): (f64, f64), (rows, chosen): (f64, f64), pass: Pass) -> Spent {
-        let (hand_over, head) = (self.hand_over(rows), self.head(chosen));
+        // Where nobody's next word is chosen the head is not read.
+        let head = if chosen > 0.0 { self.head(chosen) } else { Spent::default() };
+        let hand_over = self.hand_over(rows);
         // A microbatch's way through all stages, and the stage that it is longest on.
         let (mut way, mut slowest) = (Spent::default(), Seconds::default());
         for (kind, layers) in self.stages(rows, pass) {

@@ -564,29 +564,6 @@ fn first_token_needs_no_step() {
     close(p.generated_per_s, 1.0 / p.ttft_s);
 }
 
-/// 2 requests a second of 11 tokens after prompts of 0.25 s: the first token after 0.25 / (1 - 0.5); of 8 users all are served, so that an answer takes 8 / 2 s;
-/// of 20, 12 wait for a place: 20 / 2 s in all.
-#[test]
-fn users_that_wait_for_answers() {
-    let alone = predict(&server(&[]), &model(&[]), ONE, 1).unwrap();
-    let load = Prediction { batch: 8, at_once: 8, ttft_s: 2.0, tpot_s: 0.1, generated_per_s: 22.0, ..alone };
-    let (first, further) = load.closed_loop(0.25, 11);
-    close(first, 0.5);
-    close(further, 0.35);
-    let (first, further) = Prediction { batch: 20, ..load.clone() }.closed_loop(0.25, 11);
-    close(further, 0.35);
-    close(first, 6.5);
-    // Prompts of 0.45 s would queue for 4.5 s; 8 users have 4 s, of which tokens take one at least.
-    let (first, further) = load.closed_loop(0.45, 11);
-    close(first, 3.0);
-    close(further, 0.1);
-    // Twice the users of two replicas, each with half of the requests: as one. Of answers of one token all of 20 / 22 s are the first's.
-    let two = Layout { dp: 2, ..ONE };
-    let more = Prediction { batch: 16, at_once: 16, generated_per_s: 44.0, layout: two, ..load.clone() };
-    assert_eq!(more.closed_loop(0.25, 11), load.closed_loop(0.25, 11));
-    close(Prediction { batch: 20, ..load }.closed_loop(0.01, 1).0, 20.0 / 22.0);
-}
-
 /// A side of 3 cores: 2 s a core in a step, 3 x (4 channels x 5 s + 3 x 1 s) in a prompt, for each of two layers.
 #[test]
 fn signals_cross_a_mesh() {

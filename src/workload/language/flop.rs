@@ -42,6 +42,12 @@ pub enum FlopCount {
 /// Share of the tokens whose words a masked language model predicts (Devlin et al. 2018, arXiv 1810.04805, section 3.1).
 pub const MASKED: f64 = 0.15;
 
+/// Tokens that `n` tokens after `from` others see, each those before it and itself, no more than a window: from + 1, from + 2, ... up to it, then the window.
+pub fn seen_in(window: f64, from: f64, n: f64) -> f64 {
+    let growing = (window - from).clamp(0.0, n);
+    growing * from + growing * (growing + 1.0) / 2.0 + if growing < n { (n - growing) * window } else { 0.0 }
+}
+
 impl LanguageModel {
     /// Mean number of tokens that one of `seq` tokens sees, over all attention of all layers: what a decoder sees of an encoder's source is all of it.
     pub fn mean_attended(&self, seq: u64, count: AttentionCount) -> f64 {
@@ -63,8 +69,7 @@ impl LanguageModel {
             if part == 0.0 || s == 0.0 {
                 return window;
             }
-            // 1, 2, ... up to the window, then the window for every further token.
-            let before = (window * (window + 1.0) / 2.0 + (s - window) * window) / s;
+            let before = seen_in(window, 0.0, s) / s;
             part * before + (1.0 - part) * window
         };
         let before = self.segment_memory.unwrap_or(0) as f64;

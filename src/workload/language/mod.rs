@@ -10,7 +10,7 @@ pub mod graph;
 pub mod parameters;
 pub mod spec;
 
-pub use flop::{AttentionCount, FlopCount, MASKED};
+pub use flop::{AttentionCount, FlopCount, MASKED, seen_in};
 pub use graph::{is_gathering, is_of_expert};
 pub use parameters::{LayerParameters, Parameters};
 pub use spec::{

@@ -7,6 +7,7 @@ use super::source::{SKIPPED, Sources, table as read_table};
 use crate::{calculon, golden};
 use flowspace::mapping::request::JOINT_NODES;
 use flowspace::validate::Class;
+use flowspace::validate::coverage::Work;
 use flowspace::validate::metric::{Metric, Unit};
 use std::collections::BTreeMap;
 
@@ -60,6 +61,9 @@ pub fn value(name: &str, sources: &mut Sources) -> Result<String, String> {
     }
     if let Some(rest) = name.strip_prefix("claims ") {
         return claims::value(rest, sources);
+    }
+    if let Some(rest) = name.strip_prefix("as-new ") {
+        return as_new(rest, sources);
     }
     match name {
         // The largest saving of a free mapping over DFModel's stored one in the same semantics, per cent.
@@ -483,6 +487,27 @@ fn accuracy_as_new(sources: &mut Sources) -> Result<String, String> {
     }
     line("**all of these**", &all);
     Ok(out)
+}
+
+/// What nine rows of ten of `training` or `serving` keep where their chip is taken for new, per cent; of words that follow, chips that are left out.
+fn as_new(words: &str, sources: &mut Sources) -> Result<String, String> {
+    let mut words = words.split(' ');
+    let work = match words.next() {
+        Some("training") => Work::Training,
+        Some("serving") => Work::Inference,
+        other => return Err(format!("{other:?} is neither training nor serving")),
+    };
+    let without: Vec<&str> = words.collect();
+    let Data::Json(answer) = sources.data("points-as-new")? else { return Err("points-as-new is no JSON".into()) };
+    let error = |row: &serde_json::Value| {
+        let of_work = Class::from_word(row["class"].as_str()?).and_then(Class::work) == Some(work);
+        let counts = of_work && !without.contains(&row["chip"].as_str()?);
+        row["error_pct"].as_f64().map(f64::abs).filter(|_| counts)
+    };
+    let mut errors: Vec<f64> = answer["rows"].as_array().into_iter().flatten().filter_map(error).collect();
+    errors.sort_by(f64::total_cmp);
+    let at = (0.9 * errors.len() as f64).ceil() as usize;
+    errors.get(at.max(1) - 1).map(|error| error.ceil().to_string()).ok_or("no such rows".into())
 }
 
 /// Sizes of the memories of the catalogue, GB.

@@ -10,18 +10,20 @@ mod requests;
 #[cfg(test)]
 mod tests;
 
-pub use replica::{Event, Replica};
 pub use requests::{Request, poisson, read};
+
+use replica::{Event, Replica};
 
 use super::{Layout, Refusal, Server, Steps, Uses, check_degrees, memory};
 use crate::deadline::Deadline;
 use crate::execution::energy::Power;
 use crate::model::energy::Energy;
 use crate::system::serving::CacheLayout;
+use crate::units::Ordered;
 use crate::workload::language::LanguageModel;
 use serde::Serialize;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 /// What a server is given to do.
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +69,16 @@ impl Answer {
     pub fn latency_s(&self) -> f64 {
         self.end_s - self.arrival_s
     }
+
+    /// Of its tokens those made after `from` and not after `to`: its first where it `begins` then, the others evenly between it and the last.
+    fn generated_within(&self, from: f64, to: f64, begins: bool) -> f64 {
+        let made = |at: f64| match self.end_s > self.first_s {
+            true => ((at - self.first_s) / (self.end_s - self.first_s)).clamp(0.0, 1.0),
+            false => 0.0,
+        };
+        let further = self.generated.saturating_sub(1) as f64;
+        further * (made(to) - made(from)) + if begins { self.generated.min(1) as f64 } else { 0.0 }
+    }
 }
 
 /// Mean and percentiles: of n sorted values the ceil(n p)th.
@@ -102,23 +114,23 @@ impl Spread {
 
 /// What a server did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Served {
+pub struct Tally {
     /// Degrees.
     pub layout: Layout,
     /// Requests a second that came, from the first to the last; of users that wait for answers none is given.
     pub offered_per_s: Option<f64>,
     /// Requests answered a second, from the first arrival to the last token; of users while all of them have asked again and none has asked for the last time.
     pub answered_per_s: f64,
-    /// Tokens generated a second.
+    /// Tokens generated a second, in the same time.
     pub generated_per_s: f64,
-    /// Tokens of prompts and answers a second.
+    /// Tokens a second of answers that are made and of prompts whose first token is there.
     pub tokens_per_s: f64,
     /// Generated tokens a second and chip (all tokens where nothing is generated).
     pub per_chip: f64,
     /// Seconds to the first token.
     pub ttft_s: Spread,
-    /// Seconds for each further token of a request.
-    pub tpot_s: Spread,
+    /// Seconds for each further token of a request; `None` where none makes any.
+    pub tpot_s: Option<Spread>,
     /// Seconds to the last token.
     pub latency_s: Spread,
     /// Requests with a place in the cache at once, mean over time and sum over replicas.
@@ -140,7 +152,7 @@ pub struct Served {
     pub answers: Vec<Answer>,
 }
 
-impl Served {
+impl Tally {
     /// Of the requests those with a first token and further ones within so many seconds.
     pub fn within(&self, ttft_s: Option<f64>, tpot_s: Option<f64>) -> f64 {
         let kept = |a: &&Answer| {
@@ -166,12 +178,19 @@ fn unfit(server: &Server, model: &LanguageModel) -> Option<String> {
     })
 }
 
-/// Tokens of cache that a replica has room for, on its fullest stage.
-fn room(steps: &Steps, longest: u64, sequences: u64) -> f64 {
+/// Tokens of cache that a replica has room for, on its fullest stage, beside the scores of as many sequences as are there at once if all take what they do on
+/// average (`each` tokens): the most of `share` that have room beside their own scores.
+fn room(steps: &Steps, longest: u64, share: u64, each: f64) -> f64 {
     let serving = &steps.server.serving;
     let rows = longest.min(serving.most_tokens) as f64;
-    let sequences = sequences.min(serving.most_sequences) as f64;
-    memory::Stages::of(steps).free(steps, rows, sequences).unwrap_or(f64::INFINITY)
+    let stages = memory::Stages::of(steps);
+    let free = |n: u64| stages.free(steps, rows, n as f64).unwrap_or(f64::INFINITY);
+    let (mut low, mut high) = (1, share.min(serving.most_sequences).max(1) + 1);
+    while high - low > 1 {
+        let n = low + (high - low) / 2;
+        if n as f64 * each <= free(n) { low = n } else { high = n }
+    }
+    free(low)
 }
 
 /// Serves requests.
@@ -185,20 +204,23 @@ pub fn serve(
     layout: Layout,
     load: &Load<'_>,
     deadline: Deadline,
-) -> Result<Option<Served>, Refusal> {
+) -> Result<Option<Tally>, Refusal> {
     check_degrees(model, &layout).map_err(Refusal::Degrees)?;
     if let Some(why) = unfit(server, model) {
         return Err(Refusal::System(why));
     }
-    if server.serving.whole_contexts && model.window.is_some() {
-        let whole = LanguageModel { window: None, ..model.clone() };
+    if let Some(whole) = server.without_windows(model) {
         return serve(server, &whole, layout, load, deadline);
     }
     let steps = Steps::new(server, model, layout).map_err(Refusal::System)?;
     let replicas = layout.dp.max(1);
     let longest = load.requests.iter().map(|r| r.prompt).max().unwrap_or(1);
-    let most = (load.requests.len() as u64).min(load.users.unwrap_or(u64::MAX)).div_ceil(replicas).max(1);
-    let room = room(&steps, longest, most);
+    let share = (load.requests.len() as u64).min(load.users.unwrap_or(u64::MAX)).div_ceil(replicas);
+    let in_cache = |r: &Request| {
+        memory::kept(&steps, r.prompt.saturating_add(r.generated).saturating_sub(u64::from(r.generated > 0)))
+    };
+    let each = load.requests.iter().map(in_cache).sum::<f64>() / load.requests.len().max(1) as f64;
+    let room = room(&steps, longest, share, each);
     let fleet: Vec<Replica<'_>> = (0..replicas).map(|_| Replica::new(steps, room)).collect();
     for (id, request) in load.requests.iter().enumerate() {
         let tokens = request.prompt.saturating_add(request.generated);
@@ -211,27 +233,31 @@ pub fn serve(
                 model.name
             )));
         }
-        let needed = fleet.first().map_or(0.0, |r| r.kept(tokens.saturating_sub(u64::from(request.generated > 0))));
+        if request.generated > 0 && !model.generates() {
+            return Err(Refusal::System(format!(
+                "request {id}: {} tokens generated: {} has no head of next words and generates none",
+                request.generated, model.name
+            )));
+        }
+        let needed = in_cache(request);
         if needed > room {
             return Err(Refusal::System(format!(
-                "request {id}: the keys and values of {needed:.0} tokens have no room in the memory of a replica, which keeps {:.0} beside the weights: more chips to a replica, or narrower types",
-                room.max(0.0)
+                "request {id}: the keys and values of {needed:.0} tokens have no room in the memory of a replica, which keeps {room:.0} beside the weights: more chips to a replica, or narrower types"
             )));
         }
     }
     Ok(Run::new(fleet, load, &steps).run(deadline))
 }
 
-/// Seconds in whole nanoseconds, so that they have an order: arrivals to come.
-type Due = Reverse<(u64, usize)>;
-
 /// A simulation under way.
 struct Run<'a, 'b> {
     fleet: Vec<Replica<'b>>,
+    /// Those that have something to do, by when their next pass can begin.
+    busy: BTreeSet<(Ordered, usize)>,
     load: &'a Load<'a>,
     layout: Layout,
     /// Requests to come that are known, by time and number.
-    due: BinaryHeap<Due>,
+    due: BinaryHeap<Reverse<(Ordered, usize)>>,
     times: Vec<f64>,
     /// Number of the next request of a user.
     next: usize,
@@ -246,9 +272,6 @@ struct Run<'a, 'b> {
 impl<'a, 'b> Run<'a, 'b> {
     fn new(fleet: Vec<Replica<'b>>, load: &'a Load<'a>, steps: &Steps<'b>) -> Self {
         let n = load.requests.len();
-        let serving = &steps.server.serving;
-        let peers = (steps.layout.tp.max(1) - 1) as f64;
-        let asked = if steps.model.generates() { serving.request.0 + peers * serving.request_peer.0 } else { 0.0 };
         let blank = |(id, r): (usize, &Request)| Answer {
             id,
             arrival_s: r.arrival_s,
@@ -260,6 +283,7 @@ impl<'a, 'b> Run<'a, 'b> {
         };
         let mut run = Self {
             fleet,
+            busy: BTreeSet::new(),
             load,
             layout: steps.layout,
             power: &steps.server.machine.power,
@@ -268,7 +292,7 @@ impl<'a, 'b> Run<'a, 'b> {
             next: 0,
             answers: load.requests.iter().enumerate().map(blank).collect(),
             left: n,
-            asked,
+            asked: steps.asked(),
             waiting_at_last: 0,
         };
         match load.users {
@@ -287,11 +311,11 @@ impl<'a, 'b> Run<'a, 'b> {
         self.next += 1;
         self.answers[id].arrival_s = at;
         self.times[id] = at + self.asked;
-        self.due.push(Reverse((nanoseconds(self.times[id]), id)));
+        self.due.push(Reverse((Ordered(self.times[id]), id)));
     }
 
     /// To the last answer; `None` where the deadline ends it before.
-    fn run(mut self, deadline: Deadline) -> Option<Served> {
+    fn run(mut self, deadline: Deadline) -> Option<Tally> {
         let mut rounds = 0u64;
         while self.left > 0 {
             rounds += 1;
@@ -299,16 +323,15 @@ impl<'a, 'b> Run<'a, 'b> {
                 return None;
             }
             // The replica whose next pass begins first; requests that come before it are given out first.
-            let busy = self.fleet.iter().enumerate().filter(|(_, r)| r.outstanding() > 0);
-            let next = busy.min_by(|a, b| a.1.clock.total_cmp(&b.1.clock)).map(|(i, r)| (i, r.clock));
+            let next = self.busy.first().map(|(at, replica)| (*replica, at.0));
             let due = self.due.peek().map(|Reverse((_, id))| *id);
             match (due, next) {
                 (Some(id), at) if at.is_none_or(|(_, clock)| self.times[id] <= clock) => {
                     self.due.pop();
                     self.give(id);
                 }
-                (_, Some((replica, clock))) if clock.is_finite() => self.pass(replica),
-                _ => break,
+                (_, Some((replica, _))) => self.pass(replica),
+                (_, None) => break,
             }
         }
         Some(self.served())
@@ -317,11 +340,12 @@ impl<'a, 'b> Run<'a, 'b> {
     /// A request to the replica that has the fewest.
     fn give(&mut self, id: usize) {
         let at = self.times[id];
-        let of = |r: &Replica<'_>| (r.there(at), nanoseconds(r.clock));
+        let of = |r: &Replica<'_>| (r.there(at), Ordered(r.clock));
         let fewest = self.fleet.iter().enumerate().min_by_key(|(_, r)| of(r)).map_or(0, |(i, _)| i);
         self.answers[id].replica = fewest;
         if let Some(replica) = self.fleet.get_mut(fewest) {
             replica.take(id, &self.load.requests[id], self.times[id]);
+            self.busy.insert((Ordered(replica.clock), fewest));
         }
         if id + 1 == self.times.len() {
             self.waiting_at_last = self.fleet.iter().map(|r| r.waiting() as u64).sum::<u64>().saturating_sub(1);
@@ -329,12 +353,12 @@ impl<'a, 'b> Run<'a, 'b> {
     }
 
     fn pass(&mut self, replica: usize) {
-        let Some(events) = self.fleet[replica].pass() else {
-            // It has room for every request, so that one is always served.
-            self.fleet[replica].clock = f64::INFINITY;
-            return;
-        };
+        self.busy.pop_first();
+        let events = self.fleet[replica].pass();
         let now = self.fleet[replica].clock;
+        if self.fleet[replica].outstanding() > 0 {
+            self.busy.insert((Ordered(now), replica));
+        }
         for event in events {
             match event {
                 Event::First(id) => self.answers[id].first_s = now,
@@ -342,47 +366,57 @@ impl<'a, 'b> Run<'a, 'b> {
                     self.answers[id].end_s = now;
                     self.left -= 1;
                     if self.load.users.is_some() {
-                        self.ask(now);
+                        // What else there is to do goes on before a user has read the answer: the pass that follows begins without the next request.
+                        self.ask(now.next_up());
                     }
                 }
             }
         }
     }
 
-    /// Requests that users have answered a second, from the end of the last that they began with to the last that any of them asked for.
-    fn by_users(&self) -> Option<f64> {
-        let users = usize::try_from(self.load.users?).ok()?;
-        let from = self.answers.get(..users)?.iter().map(|a| a.end_s).fold(0.0, f64::max);
-        let to = self.answers.iter().map(|a| a.arrival_s).fold(0.0, f64::max);
-        let between = self.answers.iter().filter(|a| a.end_s > from && a.end_s <= to).count();
-        (to > from && between > 0).then(|| between as f64 / (to - from))
+    /// From when to when answers of a second are counted: the whole run; of users from the end of the last answer that any of them began with, or half of the
+    /// time if that is later, to the last time that one of them asked.
+    fn counted(&self) -> (f64, f64) {
+        let begin = self.answers.iter().map(|a| a.arrival_s).fold(f64::INFINITY, f64::min);
+        let end = self.answers.iter().map(|a| a.end_s).fold(0.0, f64::max);
+        let last = self.answers.iter().map(|a| a.arrival_s).fold(0.0, f64::max);
+        let first = |users: u64| self.answers.get(..usize::try_from(users).ok()?);
+        match self.load.users.and_then(first) {
+            Some(first) if last > begin => {
+                (first.iter().map(|a| a.end_s).fold(0.0, f64::max).min((begin + last) / 2.0), last)
+            }
+            _ => (begin, end),
+        }
     }
 
-    fn served(self) -> Served {
+    fn served(self) -> Tally {
         let sum = |of: fn(&Replica<'_>) -> f64| self.fleet.iter().map(of).sum::<f64>();
         let begin = self.answers.iter().map(|a| a.arrival_s).fold(f64::INFINITY, f64::min);
         let end = self.answers.iter().map(|a| a.end_s).fold(0.0, f64::max);
         let last = self.answers.iter().map(|a| a.arrival_s).fold(0.0, f64::max);
         let seconds = (end - begin).max(f64::MIN_POSITIVE);
         let (n, replicas) = (self.answers.len() as f64, self.fleet.len().max(1) as f64);
-        let generated: f64 = self.answers.iter().map(|a| a.generated as f64).sum();
-        let prompts: f64 = self.answers.iter().map(|a| a.prompt as f64).sum();
         let used = self.fleet.iter().fold(Uses::default(), |all, r| all + r.uses).joules(&self.power.rates);
-        let latency_s = Spread::of(self.answers.iter().map(Answer::latency_s));
-        let answered = self.by_users().unwrap_or(n / seconds);
-        // Tokens of a request, on average.
-        let [generated, prompts] = [generated, prompts].map(|all| all / n.max(1.0));
-        let rate = answered * if generated > 0.0 { generated } else { prompts };
-        Served {
+        let (from, to) = self.counted();
+        let a_second =
+            |of: &dyn Fn(&Answer) -> f64| self.answers.iter().map(of).sum::<f64>() / (to - from).max(f64::MIN_POSITIVE);
+        let within = |at: f64| at > from && at <= to;
+        let answered = a_second(&|a| f64::from(u8::from(within(a.end_s))));
+        let prompts = a_second(&|a| if within(a.first_s) { a.prompt as f64 } else { 0.0 });
+        let generated = a_second(&|a| a.generated_within(from, to, within(a.first_s)));
+        let rate = if self.answers.iter().any(|a| a.generated > 0) { generated } else { prompts };
+        Tally {
             layout: self.layout,
             offered_per_s: (self.load.users.is_none() && last > begin).then(|| (n - 1.0) / (last - begin)),
             answered_per_s: answered,
-            generated_per_s: answered * generated,
-            tokens_per_s: answered * (generated + prompts),
+            generated_per_s: generated,
+            tokens_per_s: generated + prompts,
             per_chip: rate / self.layout.chips() as f64,
             ttft_s: Spread::of(self.answers.iter().map(Answer::ttft_s)),
-            tpot_s: Spread::of(self.answers.iter().filter_map(Answer::tpot_s)),
-            latency_s,
+            tpot_s: Some(self.answers.iter().filter_map(Answer::tpot_s))
+                .filter(|all| all.clone().next().is_some())
+                .map(Spread::of),
+            latency_s: Spread::of(self.answers.iter().map(Answer::latency_s)),
             at_once: sum(|r| r.at_once_s) / seconds,
             waiting_at_last: self.waiting_at_last,
             busy: sum(|r| r.busy_s) / (seconds * replicas),
@@ -393,9 +427,4 @@ impl<'a, 'b> Run<'a, 'b> {
             answers: self.answers,
         }
     }
-}
-
-/// Seconds as whole nanoseconds.
-fn nanoseconds(seconds: f64) -> u64 {
-    (seconds * 1e9) as u64
 }

@@ -3,7 +3,7 @@
 use super::Request;
 use crate::execution::inference::{Pass, Steps, Uses, memory};
 use crate::system::serving::PromptsRead;
-use crate::workload::language::AttentionCount;
+use crate::workload::language::{AttentionCount, seen_in};
 use std::collections::VecDeque;
 
 /// A request that has a place in the cache.
@@ -53,7 +53,6 @@ pub struct Replica<'a> {
     reads: PromptsRead,
     /// Tokens of cache there is room for.
     room: f64,
-    held: f64,
     waiting: VecDeque<Active>,
     active: Vec<Active>,
     /// Requests that ended with the last pass.
@@ -80,7 +79,6 @@ impl<'a> Replica<'a> {
             reads: if steps.model.generates() { steps.server.serving.prompts_read } else { PromptsRead::Before },
             steps,
             room,
-            held: 0.0,
             waiting: VecDeque::new(),
             active: Vec::new(),
             leaving: 0,
@@ -135,38 +133,39 @@ impl<'a> Replica<'a> {
         self.kept(a.to_read + if self.steps.server.serving.admits_whole { further } else { further.min(1) })
     }
 
-    /// Gives places to those that wait, in order, while `budget` tokens of prompts are left, and returns what they read in this pass.
-    fn admit(&mut self, mut budget: u64, pieces: &mut Vec<(usize, u64)>) {
+    /// Gives places to those that wait, in order, beside the `held` tokens of cache, while `budget` tokens of prompts are left: adds what they read in this pass.
+    fn admit(&mut self, mut held: f64, mut budget: u64, pieces: &mut Vec<(usize, u64)>) {
         let serving = &self.steps.server.serving;
-        let alone = serving.separate_prompts;
+        // Prompts that are not read together are microbatches of their own.
+        let most = if serving.separate_prompts { self.steps.layout.pp as usize } else { usize::MAX };
         while let Some(next) = self.waiting.front().copied() {
             let whole = self.reads != PromptsRead::Pieces;
             // A prompt that is longer than a pass, and may not be cut, has one of its own.
             let fits = budget > 0 && (!whole || next.to_read <= budget || pieces.is_empty());
             let places = (self.active.len() as u64) < serving.most_sequences.max(1);
-            let held = self.needed(&next);
-            if !fits || !places || self.held + held > self.room || (alone && !pieces.is_empty()) {
+            let needed = self.needed(&next);
+            if !fits || !places || held + needed > self.room || pieces.len() >= most {
                 break;
             }
             self.waiting.pop_front();
-            self.held += held;
+            held += needed;
             let read = if whole { next.to_read } else { next.to_read.min(budget) };
             budget = budget.saturating_sub(read);
             pieces.push((self.active.len(), read));
-            self.active.push(Active { held, ..next });
+            self.active.push(Active { held: needed, ..next });
         }
     }
 
-    /// Room for the tokens that steps add: the request that has its place for the shortest time loses it where there is none, and reads again.
-    fn make_room(&mut self) {
+    /// Room for the tokens that steps add: the request that has its place for the shortest time loses it where there is none, and reads again. Returns what
+    /// all of them hold.
+    fn make_room(&mut self) -> f64 {
         loop {
             let next = |a: &Active| if a.reads() { a.held } else { self.kept(a.cached + 1).max(a.held) };
             let needed: f64 = self.active.iter().map(next).sum();
             if needed <= self.room || self.active.len() <= 1 {
                 let held: Vec<f64> = self.active.iter().map(next).collect();
                 self.active.iter_mut().zip(held).for_each(|(a, held)| a.held = held);
-                self.held = needed;
-                return;
+                return needed;
             }
             if let Some(last) = self.active.pop() {
                 // With what it had made, the last token included, which is not in the cache yet.
@@ -178,11 +177,11 @@ impl<'a> Replica<'a> {
     }
 
     fn plan(&mut self) -> Work {
-        self.make_room();
+        let held = self.make_room();
         let most = self.steps.server.serving.most_tokens.max(1);
         let mut work = Work::default();
         if self.reads == PromptsRead::Before {
-            self.admit(most, &mut work.pieces);
+            self.admit(held, most, &mut work.pieces);
             if !work.pieces.is_empty() {
                 return work;
             }
@@ -197,7 +196,7 @@ impl<'a> Replica<'a> {
             }
         }
         if self.reads != PromptsRead::Before {
-            self.admit(budget, &mut work.pieces);
+            self.admit(held, budget, &mut work.pieces);
         }
         work
     }
@@ -205,11 +204,13 @@ impl<'a> Replica<'a> {
     /// Seconds of a pass, and what it uses.
     fn spent(&self, work: &Work) -> (f64, Uses) {
         let (model, server, layout) = (self.steps.model, self.steps.server, &self.steps.layout);
-        let (count, sequences) = (work.steps.len() as f64, work.steps.len() + work.pieces.len());
+        let (count, sequences) = (work.steps.len() as f64, (work.steps.len() + work.pieces.len()) as u64);
         let read: u64 = work.pieces.iter().map(|(_, n)| n).sum();
         let rows = count + read as f64;
-        // A prompt is in one microbatch, however many stages there are.
-        let microbatches = (layout.pp as f64).min(sequences as f64).max(1.0);
+        // Its sequences are cut in as many microbatches as `map` cuts a batch in; but a prompt is in one, however many stages there are.
+        let cut = sequences.max(1).div_ceil(sequences.div_ceil(layout.pp.max(1)).max(1)) as f64;
+        let longest = work.pieces.iter().map(|(_, n)| *n).max().unwrap_or(0) as f64;
+        let microbatches = cut.min(rows / longest.max(rows / cut));
         // Of windows, what a token sees is no more than these.
         let over = |full: &dyn Fn(f64) -> f64| model.over_layers(|| full(f64::INFINITY), |w| full(w as f64));
         let mean = |sum: f64, of: f64| if of > 0.0 { sum / of } else { 0.0 };
@@ -219,37 +220,34 @@ impl<'a> Replica<'a> {
                 return *n as f64 * model.mean_attended(*n, AttentionCount::Masked);
             }
             let (from, n) = (self.active[*i].cached as f64, *n as f64);
-            // Tokens from + 1, from + 2, ... of which those beyond the window see as many as it has.
-            over(&|w| {
-                let growing = (w - from).clamp(0.0, n);
-                growing * from + growing * (growing + 1.0) / 2.0 + if growing < n { (n - growing) * w } else { 0.0 }
-            })
+            over(&|window| seen_in(window, from, n))
         };
         let seen: f64 = work.pieces.iter().map(seen_of).sum();
         let before: f64 = work.pieces.iter().map(|(i, _)| over(&|w| (self.active[*i].cached as f64).min(w))).sum();
         let ends = |(i, n): &&(usize, u64)| self.active[*i].cached + n >= self.active[*i].to_read;
         let chosen = count + work.pieces.iter().filter(ends).count() as f64;
+        // Others that divide the experts are taken to have as much.
+        let beside = self.steps.beside(sequences, sequences.saturating_mul(layout.ep));
+        // Of steps alone, rows that fill one up have no context.
+        let each = rows / microbatches;
+        let filled = if read == 0 { server.rows_of_step(each) } else { each };
+        let added = filled - each;
         let pass = Pass::Mixed {
-            steps: count / microbatches,
-            context: mean(context, count),
+            steps: count / microbatches + added,
+            context: mean(context, count) * each / filled,
             seen: mean(seen, read as f64),
             before: before / microbatches,
         };
-        // Others that divide the experts are taken to have as much.
-        let steps = self.steps.beside(sequences as u64, (sequences as u64).saturating_mul(layout.ep));
-        let spent = steps.through((1.0, microbatches), (rows / microbatches, chosen / microbatches), pass);
+        let spent = beside.through((1.0, microbatches), (filled, chosen / microbatches + added), pass);
         let others = (layout.ep.max(1) - 1) as f64;
         let waited = 1.0 + server.serving.replica_wait.0 * others * read as f64 / rows.max(1.0);
         let host = if count > 0.0 { server.serving.step.0 + count * server.serving.step_sequence.0 } else { 0.0 };
         (spent.seconds.total() * waited + host, spent.uses)
     }
 
-    /// One pass: what happened to whom when it ended (`clock`). `None` where there is nothing to do.
-    pub fn pass(&mut self) -> Option<Vec<Event>> {
+    /// One pass of what there is to do: what happened to whom when it ended (`clock`). There is room for every request, so that one at least is served.
+    pub fn pass(&mut self) -> Vec<Event> {
         let work = self.plan();
-        if work.steps.is_empty() && work.pieces.is_empty() {
-            return None;
-        }
         let (seconds, uses) = self.spent(&work);
         self.at_once_s += self.active.len() as f64 * seconds;
         self.busy_s += seconds;
@@ -279,7 +277,6 @@ impl<'a> Replica<'a> {
         let before = self.active.len();
         self.active.retain(|a| !over(a));
         self.leaving = before - self.active.len();
-        self.held = self.active.iter().map(|a| a.held).sum();
-        Some(events)
+        events
     }
 }
