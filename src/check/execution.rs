@@ -207,8 +207,8 @@ struct Derived<'a> {
     optimizer_bytes: f64,
     /// Bytes of a gradient in a reduction.
     reduced: f64,
-    /// Weights of the head that are trained where those before it are not.
-    trained_head: Option<f64>,
+    /// Weights that are trained where those of the model are not, of a layer and of the head.
+    of_frozen: Option<(f64, f64)>,
     /// Messages between neighbouring stages for one microbatch.
     hand_overs: f64,
     microbatches: f64,
@@ -239,7 +239,7 @@ impl<'a> Derived<'a> {
             weights: ChipWeights::of(model, e.tp, e.ep, e.pp),
             links: IterationLinks::of(machine, e.tp, e.cp, e.ep, e.dp, e.pp),
             reduced,
-            trained_head: model.trained_of_frozen().map(|weights| weights / e.tp as f64),
+            of_frozen: model.trained_of_frozen().map(|(layer, head)| (layer / e.tp as f64, head / e.tp as f64)),
             hand_overs: if model.head_alone { 1.0 } else { 2.0 },
             optimizer_bytes: {
                 let read = if model.types.master == model.types.weights { state.weights } else { 0.0 };
@@ -261,11 +261,8 @@ impl<'a> Derived<'a> {
 
     /// Of those, what has gradients.
     fn trained(&self, s: &Stage) -> (f64, f64) {
-        match self.trained_head {
-            None => self.held(s),
-            Some(head) if s.last => (head, 0.0),
-            Some(_) => (0.0, 0.0),
-        }
+        let Some((layer, head)) = self.of_frozen else { return self.held(s) };
+        ((s.plain + s.experts) * layer + if s.last { head } else { 0.0 }, 0.0)
     }
 
     /// Whether the head alone is trained.
@@ -515,9 +512,9 @@ impl<'a> Derived<'a> {
         let ends = [(s.first, self.weights.embedding), (s.last, self.weights.head)];
         let end = ends.into_iter().filter(|(there, _)| *there).map(|(_, n)| n).fold(0.0, f64::max);
         if e.zero == Zero::Weights && self.replicas > 1.0 {
-            let largest = match self.trained_head {
+            let largest = match self.of_frozen {
                 None => self.weights.layer().max(end),
-                Some(_) => self.trained(s).0,
+                Some((layer, head)) => layer.max(if s.last { head } else { 0.0 }),
             };
             buffers += layer + end * self.state.weights + largest * self.reduced;
         }

@@ -21,7 +21,7 @@ use crate::system::kernels::{Burst, Kernels, Tile};
 use crate::system::price::{self, ByPart};
 use crate::system::serving::{CacheHeads, CacheLayout, ExpertWork};
 use crate::system::{Serving, System};
-use crate::workload::language::{AttentionCount, Head, LanguageModel};
+use crate::workload::language::{AttentionCount, DataType, Head, LanguageModel};
 
 /// What the decisions of serving give.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -254,10 +254,13 @@ impl<'a> Served<'a> {
     }
 
     /// `of` products at once, m x k by k x n, of a perceptron (or experts), or of another weight.
-    fn product(&self, of_perceptron: bool, [of, m, n, k]: [f64; 4]) -> Call {
+    fn product(&self, of_perceptron: bool, sizes: [f64; 4]) -> Call {
+        self.product_of(self.model.types.perceptron.filter(|_| of_perceptron), sizes)
+    }
+
+    /// Of weights in a type of their own, in which they are computed where the chip has a peak for it.
+    fn product_of(&self, own: Option<DataType>, [of, m, n, k]: [f64; 4]) -> Call {
         let types = &self.model.types;
-        // Perceptrons may be in a type of their own, in which they are computed where the chip has a peak for it.
-        let own = types.perceptron.filter(|_| of_perceptron);
         let (stored, computed) = own.map_or((types.weights, types.products()), |own| (own, own));
         let peak = self.kernels.peak_of(computed.word()).unwrap_or(self.peak);
         let reached = self.kernels.burst_of(computed.word()).efficiency.0 * self.machine.stack.product_share.0;
@@ -528,17 +531,19 @@ impl<'a> Served<'a> {
         let (model, words) = (self.model, self.model.head_outputs() as f64);
         // BERT's heads begin with a map from the hidden channels to as many.
         let h = model.hidden as f64;
-        let begins = matches!(model.head, Head::MaskedTokens | Head::Pooler).then(|| self.weight(n, h / self.t, h));
+        let own = Some(model.types.ends(self.serving.narrow_ends)).filter(|ends| *ends != model.types.weights);
+        let product = |n: f64, k: f64, m: f64| self.product_of(own, [1.0, m, n, k]);
+        let begins = matches!(model.head, Head::MaskedTokens | Head::Pooler).then(|| product(h / self.t, h, n));
         if words == 0.0 {
             return begins.map_or_else(Call::default, |call| sum(&[call, Self::waiting(self.start())]));
         }
         let width = model.embedding_width() as f64;
-        let scores = self.weight(n, words / self.t, width);
+        let scores = product(words / self.t, width, n);
         let scores = Call { seconds: scores.seconds / self.serving.head_share.0, ..scores };
         // Scores are words of 4 bytes, gone over four times.
         let mut list = vec![scores, self.vector(16.0 * n * words), Self::waiting(self.start())];
         if model.embedding_width.is_some() {
-            list.push(self.weight(n, width, h));
+            list.push(product(width, h, n));
         }
         list.extend(begins);
         sum(&list)

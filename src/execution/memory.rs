@@ -162,7 +162,7 @@ fn stage(machine: &Machine, plan: &Pipeline, s: &StageKind, index: u64, e: &Exec
     let end = (s.embedding * weights.embedding).max(s.head * weights.head);
     if e.zero == Zero::Weights && replicas > 1 {
         // The layer at work and the next one, the end that is at work, and a gradient before it is divided.
-        let whole = weights.trained_head.map_or(weights.layer().max(end), |head| s.head * head);
+        let whole = weights.of_frozen.map_or(weights.layer().max(end), |(layer, head)| layer.max(s.head * head));
         out.buffers += (2.0 * weights.layer() + end) * c.state.weights + whole * c.reduced;
     }
     let mut second = 0.0;

@@ -37,6 +37,8 @@ pub struct StageKind {
     pub plain: f64,
     /// Layers with experts of each.
     pub experts: f64,
+    /// Layers of each that see all tokens.
+    pub full: f64,
     /// 1 where the embedding is.
     pub embedding: f64,
     /// 1 where the head is.
@@ -83,6 +85,7 @@ pub fn stages(model: &LanguageModel, pp: u64) -> Vec<StageKind> {
             count: 1.0,
             plain: (end - begin - experts) as f64,
             experts: experts as f64,
+            full: (model.full_layers_before(end) - model.full_layers_before(begin)) as f64,
             embedding: f64::from(u8::from(i == 0)),
             head: f64::from(u8::from(i == pp - 1)),
         };
@@ -110,8 +113,8 @@ pub struct ChipWeights {
     pub head: f64,
     /// Of `head`, what is tied to the first stage's embedding and trained.
     pub tied: f64,
-    /// Of `head`, what is trained where nothing before it is; `None` where all is.
-    pub trained_head: Option<f64>,
+    /// What is trained where the model is frozen, of a layer (its adapters) and of the head; `None` where all is.
+    pub of_frozen: Option<(f64, f64)>,
 }
 
 impl ChipWeights {
@@ -122,7 +125,11 @@ impl ChipWeights {
         let layer = |with_experts: bool| {
             let l = model.layer_parameters(with_experts);
             let divided = l.perceptron + l.biases + l.expert * l.shared_experts;
-            (l.attention_on(t, share) + divided / t + l.norms + l.router, l.expert * l.experts / (t * ep as f64))
+            let adapters = model.adapter_parameters();
+            (
+                l.attention_on(t, share) + (divided + adapters) / t + l.norms + l.router,
+                l.expert * l.experts / (t * ep as f64),
+            )
         };
         let plain = if model.dense_layers() > 0 { layer(false).0 } else { 0.0 };
         let (routed, experts) = if model.expert_layers() > 0 { layer(true) } else { (0.0, 0.0) };
@@ -138,7 +145,7 @@ impl ChipWeights {
             embedding: p.embedding / t + p.positions + p.embedding_norm,
             head: p.head / t + p.final_norm + tied,
             tied: if model.frozen() { 0.0 } else { tied },
-            trained_head: model.trained_of_frozen().map(|head| head / t),
+            of_frozen: model.trained_of_frozen().map(|(layer, head)| (layer / t, head / t)),
         }
     }
 
@@ -150,7 +157,7 @@ impl ChipWeights {
 
     /// Of a stage, those that have gradients.
     pub fn trained(&self, s: &StageKind) -> (f64, f64) {
-        self.trained_head.map_or_else(|| self.of_stage(s), |head| (s.head * head, 0.0))
+        self.of_frozen.map_or_else(|| self.of_stage(s), |(layer, head)| (s.layers() * layer + s.head * head, 0.0))
     }
 
     /// Of a stage, those that software gathers again for a backward pass: where the head alone is trained, the head's.
@@ -164,7 +171,7 @@ impl ChipWeights {
     }
 
     fn head_alone(&self) -> bool {
-        self.trained_head.is_some_and(|head| head > 0.0)
+        self.of_frozen.is_some_and(|(_, head)| head > 0.0)
     }
 
     /// Of a stage, those that one chip renews: its part where states are divided among replicas.

@@ -145,6 +145,12 @@ fn filling(system: &System, with: Option<WithFilling>) -> String {
     )
 }
 
+/// That all-reduces of what is possible are rings, where a switch could add up what chips send.
+fn in_switch(system: &System) -> &'static str {
+    let could = system.network.dimensions.iter().any(|d| d.link.0.sums.is_some());
+    if could { " Not counted: all-reduces that switches add up (`sums` of a link); they are rings." } else { "" }
+}
+
 /// What a language model was taken for, after what is said of its answer.
 fn taken_as(said: String, request: &Request) -> String {
     match &request.as_graph {
@@ -310,19 +316,26 @@ pub fn of_executions(
 fn software(system: &System, with: Option<WithFilling>) -> String {
     match (system.software(), &system.stack) {
         (Software::Free, _) if system.chip.0.style == Style::KernelByKernel => {
-            "What is possible: every layer by the best division of its matrices, attention kernel and fusions among those of the chip's kernels; no host is counted.".into()
+            format!(
+                "What is possible: every layer by the best division of its matrices, attention kernel and fusions among those of the chip's kernels; no host is counted.{}",
+                in_switch(system)
+            )
         }
         (Software::Free, _) => {
             format!(
-                "What is possible, no software counted: every block by its fastest mapping (sharding, tiles, partitions), where stages hand over whole activations and where they hand over parts, and where something does not fit by the fastest that keeps parts. Not in the proof: other mappings of a block that keep less.{}",
-                filling(system, with)
+                "What is possible, no software counted: every block by its fastest mapping (sharding, tiles, partitions), where stages hand over whole activations and where they hand over parts, and where something does not fit by the fastest that keeps parts. Not in the proof: other mappings of a block that keep less.{}{}",
+                filling(system, with),
+                in_switch(system)
             )
         }
         (Software::Stack, Some(stack)) => format!("What the software takes: shardings, fusions and overlaps of {}.", stack.0.name),
         (Software::Generic, _) => {
             "What current software of this kind of chip takes (the stack generic of the catalogue, calibrated over several); the system names none.".into()
         }
-        _ => "What ideal software takes: shardings, fusions and overlaps of a stack without cost.".into(),
+        _ => {
+            let of = "What ideal software takes: shardings, fusions and overlaps of a stack without cost.";
+            format!("{of}{}", in_switch(system))
+        }
     }
 }
 

@@ -94,7 +94,7 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
                 economics,
                 prediction,
                 found,
-                error_band_pct: coverage::band(&system.chip.0.name, &machine.stack.name, Work::Training)
+                error_band_pct: coverage::band(&system.chip.0.name, &machine.stack.name, Work::Training, model)
                     .filter(|_| system.software() != Software::Free),
                 software,
                 difference: difference.flatten(),
@@ -156,7 +156,7 @@ fn serve(point: &Point, model: &LanguageModel, system: &System) -> Result<Outcom
     let outcome = inference::search_until(&server, model, &wanted(limits), deadline)?;
     let layouts = outcome.predicted + outcome.out_of_memory;
     if let Some(prediction) = outcome.best {
-        let error_band_pct = coverage::band(&system.chip.0.name, &server.machine.stack.name, Work::Inference);
+        let error_band_pct = coverage::band(&system.chip.0.name, &server.machine.stack.name, Work::Inference, model);
         let stopped = outcome.stopped;
         check::serving::verify(system, model, &prediction)
             .map_err(|e| format!("internal error, please report it: the checker refuses the plan of serving: {e}"))?;

@@ -88,7 +88,8 @@ crate::spec! {
         ring_links: u64 = 1,
         /// Time for the first byte from one chip to the next.
         latency: Seconds = Seconds(0.0),
-        /// Share of it that an all-reduce reaches where its switch adds up what chips send; left out: its switch cannot.
+        /// Share of it that an all-reduce reaches where its switch adds up what chips send, in serving by software with a library of collectives (`collectives` of
+        /// its stack); training, `ideal` and `free` run rings. Left out: its switch cannot.
         sums: Option<Fraction>,
         /// Price by bandwidth.
         price: PricePerBandwidth,

@@ -207,6 +207,8 @@ crate::spec! {
         /// Whether weights that are stored in fewer bytes than they are multiplied in are widened by kernels of their own, which write them, and not by those of
         /// the products.
         widens_apart: bool = false,
+        /// Whether embedding and head are stored as narrow as the other weights, where the model does not say (`ends` of its types); else as wide as activations.
+        narrow_ends: bool = false,
     }
 }
 
@@ -293,6 +295,7 @@ impl Serving {
             joint_sums: true,
             prompts_read: PromptsRead::Pieces,
             widens_apart: false,
+            narrow_ends: false,
         }
     }
 

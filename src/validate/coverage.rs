@@ -11,6 +11,7 @@ use super::suites::{self, SUITES};
 use super::{accelerators, inference, machines};
 use crate::spec::catalogue::{self, Entry, Kind};
 use crate::spec::{Loader, Node, Problems, Value};
+use crate::workload::language::LanguageModel;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::LazyLock;
@@ -128,7 +129,8 @@ const BESIDE: f64 = 2.0;
 
 /// The error in per cent that a prediction may be expected to have: that of the worst class of this work which both the chip and the stack were part of;
 /// twice that of the worst which one of them was; else what predictions from datasheets with generic software are off on machines that nothing was fitted to.
-pub fn band(chip: &str, stack: &str, work: Work) -> Option<f64> {
+/// So for models of a kind that none of the rows is of: with an encoder beside the decoder, or frozen weights.
+pub fn band(chip: &str, stack: &str, work: Work, model: &LanguageModel) -> Option<f64> {
     static COVERAGE: LazyLock<Option<Coverage>> = LazyLock::new(|| Coverage::shipped().ok());
     let coverage = COVERAGE.as_ref()?;
     let of = |kind: Kind, name: &str| -> BTreeSet<Class> {
@@ -146,6 +148,9 @@ pub fn band(chip: &str, stack: &str, work: Work) -> Option<f64> {
         Work::Training => bounds.unseen_training_pct,
         Work::Inference => bounds.unseen_inference_pct,
     };
+    if model.encoder_layers.is_some() || model.frozen() {
+        return unseen;
+    }
     worst(&mut chip.intersection(&stack))
         .or_else(|| worst(&mut chip.union(&stack)).map(|pct| (pct * BESIDE).min(unseen.unwrap_or(f64::INFINITY))))
         .or(unseen)

@@ -147,15 +147,13 @@ const SAID: [(&str, Say); 22] = [
 ];
 
 /// Types that a run computes in although it mentions BF16: they come after the others.
-const NARROW: [(&str, DataType); 10] = [
+const NARROW: [(&str, DataType); 7] = [
     ("FP8", DataType::Fp8),
     ("fp8", DataType::Fp8),
     ("float8", DataType::Fp8),
     ("bfp8", DataType::Fp8),
-    ("NVFP4", DataType::Fp4),
-    ("MXFP4", DataType::Fp4),
-    ("weights FP4", DataType::Fp4),
-    ("precision FP4", DataType::Fp4),
+    // NVFP4 and MXFP4 too.
+    ("FP4", DataType::Fp4),
     ("int8", DataType::Int8),
     ("INT8", DataType::Int8),
 ];

@@ -8,10 +8,32 @@ use crate::workload::language::{DataType, Head, LayerParameters};
 impl Served<'_> {
     /// Tokens of a sequence that a layer's cache has room for, mean over the layers.
     pub(super) fn kept(&self) -> f64 {
+        let [whole, windowed] = self.kept_of();
+        self.model.over_layers(|| whole, |_| windowed)
+    }
+
+    /// Tokens that a layer keeps which sees the whole context, and one with a window.
+    fn kept_of(&self) -> [f64; 2] {
         let (model, s) = (self.model, &self.serving);
         let room = s.reserved(model.seq.saturating_add(model.generated.unwrap_or(0))) as f64;
-        let windowed = |window: u64| if s.cache == CacheLayout::Compiled { room } else { room.min(window as f64) };
-        model.over_layers(|| room, windowed)
+        match model.window {
+            Some(window) if s.cache != CacheLayout::Compiled => [room, room.min(window as f64)],
+            _ => [room, room],
+        }
+    }
+
+    /// Tokens that the layers of each stage keep, all together: of every group of layers / full layers the last one sees the whole context.
+    fn kept_by_stage(&self) -> Vec<f64> {
+        let [whole, windowed] = self.kept_of();
+        let (all, full) = (self.model.layers, self.model.full_attention_layers.unwrap_or(0).min(self.model.layers));
+        let sees_all = |layer: u64| self.model.window.is_none() || (layer + 1) * full / all > layer * full / all;
+        let mut begin = 0;
+        let of = |[plain, with_experts]: [u64; 2]| {
+            let layers = begin..begin + plain + with_experts;
+            begin = layers.end;
+            layers.map(|layer| if sees_all(layer) { whole } else { windowed }).sum()
+        };
+        self.layers().into_iter().map(of).collect()
     }
 
     /// Bytes of a chip of every stage with `n` sequences at once in so many microbatches.
@@ -20,6 +42,7 @@ impl Served<'_> {
         let p = model.parameters();
         let types = &model.types;
         let word = types.weights.bytes();
+        let of_ends = types.ends(s.narrow_ends).bytes();
         let perceptron = types.perceptron.map_or(word, DataType::bytes);
         let experts =
             p.expert_layer.expert * (p.expert_layer.experts / self.layout.ep as f64 + p.expert_layer.shared_experts);
@@ -43,11 +66,12 @@ impl Served<'_> {
             // A table that is the head's too is there once on one stage, and on both ends of several.
             let own_head = if model.tied_embeddings && !first { p.head_matrices } else { p.head };
             let begin = if first { p.embedding / divided + (p.positions + p.embedding_norm) / t } else { 0.0 };
-            layers + word * (begin + if last { (own_head + p.final_norm) / t } else { 0.0 })
+            layers + of_ends * (begin + if last { (own_head + p.final_norm) / t } else { 0.0 })
         };
         // What no next word is asked of keeps nothing from layer to layer, and holds all that goes through them together.
         let encodes = model.head != Head::Vocabulary;
-        let of_layer = if encodes { 0.0 } else { n as f64 * self.kept() * self.token_bytes() };
+        let of_token = if encodes { 0.0 } else { n as f64 * self.token_bytes() };
+        let kept = self.kept_by_stage();
         let (into, a) = (if model.gated { 2.0 } else { 1.0 }, types.activations.bytes());
         let channels = match model.experts {
             Some(e) => (e.ffn * e.top_k) as f64 + e.shared_width(),
@@ -62,7 +86,7 @@ impl Served<'_> {
         let software = self.machine.stack.memory_reserve.0 + (t - 1.0) * s.peer_memory.0;
         let of = |(stage, layers): (usize, [u64; 2])| Memory {
             weights: weights(stage, layers),
-            cache: of_layer * (layers[0] + layers[1]) as f64,
+            cache: of_token * kept.get(stage).copied().unwrap_or(0.0),
             buffers: rows * widest * a + scores + software,
         };
         self.layers().into_iter().enumerate().map(of).collect()

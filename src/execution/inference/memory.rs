@@ -1,9 +1,9 @@
 //! What serving holds in a chip's memory: weights, cache, buffers; and how many sequences fit.
 
-use super::step::{Layout, Steps};
+use super::step::Steps;
 use crate::execution::schedule::{StageKind, stages};
 use crate::system::serving::CacheLayout;
-use crate::workload::language::{LanguageModel, LayerParameters};
+use crate::workload::language::LayerParameters;
 use serde::Serialize;
 
 /// Bytes of the fullest chip by kind.
@@ -30,12 +30,23 @@ struct Held {
     weights: f64,
     /// Its layers.
     layers: f64,
+    /// Those of them that see all tokens.
+    full: f64,
+}
+
+impl Held {
+    /// Tokens of cache that its layers keep of a sequence of `tokens`, all together.
+    fn kept(&self, steps: &Steps, tokens: u64) -> f64 {
+        let (all, windowed) = kept_by_layer(steps, tokens);
+        self.full * all + (self.layers - self.full) * windowed
+    }
 }
 
 /// Of every kind of stage: its layers divided among tensor-parallel chips (whole heads of keys and values; routers, norms and what latent attention
 /// compresses with are every chip's), experts among replicas too; embedding
 /// and head divided among the tensor-parallel chips of the first and last stage, the embedding not where the software keeps it whole.
-fn of_stages(model: &LanguageModel, layout: &Layout, whole_embedding: bool) -> Vec<Held> {
+fn of_stages(steps: &Steps) -> Vec<Held> {
+    let (model, layout, serving) = (steps.model, &steps.layout, &steps.server.serving);
     let p = model.parameters();
     let (t, ep) = (layout.tp as f64, layout.ep as f64);
     let share = model.key_value_share(layout.tp);
@@ -48,14 +59,15 @@ fn of_stages(model: &LanguageModel, layout: &Layout, whole_embedding: bool) -> V
     };
     let (plain, with_experts) = (layer(&p.dense_layer), layer(&p.expert_layer));
     // A table that is the head's too is divided with it.
-    let whole = whole_embedding && !model.tied_embeddings;
+    let whole = serving.whole_embedding && !model.tied_embeddings;
     let table = if whole { p.embedding } else { p.embedding / t };
     let first = table + (p.positions + p.embedding_norm) / t;
     let of = |s: &StageKind| {
         // A head that is the embedding again is a copy where that is on another stage.
         let own_head = if model.tied_embeddings && s.embedding == 0.0 { p.head_matrices } else { p.head };
         let ends = s.embedding * first + s.head * (own_head + p.final_norm) / t;
-        Held { weights: s.plain * plain + s.experts * with_experts + ends * word, layers: s.layers() }
+        let ends = ends * types.ends(serving.narrow_ends).bytes();
+        Held { weights: s.plain * plain + s.experts * with_experts + ends, layers: s.layers(), full: s.full }
     };
     stages(model, layout.pp).iter().map(of).collect()
 }
@@ -65,15 +77,16 @@ pub struct Stages(Vec<Held>);
 
 /// Tokens that the cache of a layer keeps of a sequence of `tokens`, mean over the layers: a window's need not hold more than it sees; a compiled graph has its one length.
 pub fn kept(steps: &Steps, tokens: u64) -> f64 {
-    let serving = &steps.server.serving;
-    let room = serving.reserved(tokens) as f64;
-    let compiled = serving.cache == CacheLayout::Compiled;
-    steps.model.over_layers(|| room, |window| if compiled { room } else { room.min(window as f64) })
+    let (all, windowed) = kept_by_layer(steps, tokens);
+    steps.model.over_layers(|| all, |_| windowed)
 }
 
-/// Bytes of one sequence's keys and values of a layer on a chip, with the room the software gives it; an encoder keeps none, those of a layer are among its activations.
-fn cache_of_layer(steps: &Steps, tokens: u64) -> f64 {
-    if steps.model.generates() { kept(steps, tokens) * steps.cache_bytes() } else { 0.0 }
+/// The same of a layer that sees all tokens, and of one with a window.
+fn kept_by_layer(steps: &Steps, tokens: u64) -> (f64, f64) {
+    let serving = &steps.server.serving;
+    let room = serving.reserved(tokens) as f64;
+    let window = steps.model.window.filter(|_| serving.cache != CacheLayout::Compiled);
+    (room, window.map_or(room, |window| room.min(window as f64)))
 }
 
 /// Activations beside: hidden vectors in and out, perceptron, queries, keys and values of the widest pass, one layer at a time, and
@@ -107,7 +120,7 @@ pub struct Room {
 impl Stages {
     /// Of a layout.
     pub fn of(steps: &Steps) -> Self {
-        Self(of_stages(steps.model, &steps.layout, steps.server.serving.whole_embedding))
+        Self(of_stages(steps))
     }
 
     /// Bytes of `n` sequences at once in so many microbatches, on a chip of every kind of stage. The prompts of a microbatch may be read one after another, so
@@ -127,8 +140,11 @@ impl Stages {
             false => micro as f64 * prompt as f64,
         };
         let buffers = buffers(steps, rows, micro as f64);
-        let of_layer = n as f64 * cache_of_layer(steps, prompt.saturating_add(generated));
-        self.0.iter().map(move |held| Memory { weights: held.weights, cache: of_layer * held.layers, buffers })
+        // An encoder keeps nothing: keys and values of a layer are among its activations.
+        let bytes = if steps.model.generates() { n as f64 * steps.cache_bytes() } else { 0.0 };
+        let tokens = prompt.saturating_add(generated);
+        let of = move |held: &Held| bytes * held.kept(steps, tokens);
+        self.0.iter().map(move |held| Memory { weights: held.weights, cache: of(held), buffers })
     }
 
     /// The same on the chip that has most.
@@ -146,12 +162,15 @@ impl Stages {
         })
     }
 
-    /// Tokens of cache of a layer that the stage with least room has it for, beside buffers of so many rows and sequences; `None` where memory bounds nothing.
-    pub fn free(&self, steps: &Steps, rows: f64, sequences: f64) -> Option<f64> {
+    /// Tokens of cache of a layer, mean over all layers, that the stage with least room has it for, beside buffers of so many rows and sequences; `None` where
+    /// memory bounds nothing. A stage with more layers than others that see everything keeps as much more as it does of sequences of `tokens`.
+    pub fn free(&self, steps: &Steps, tokens: u64, rows: f64, sequences: f64) -> Option<f64> {
         let usable = Some(steps.server.usable()).filter(|bytes| bytes.is_finite() && steps.model.generates())?;
         let buffers = buffers(steps, rows, sequences);
         let share = steps.server.serving.cache_share.0;
-        let of = |held: &Held| (usable - held.weights - buffers) * share / (held.layers * steps.cache_bytes());
+        let mean = kept(steps, tokens).max(f64::MIN_POSITIVE);
+        let layers = |held: &Held| held.kept(steps, tokens) / mean;
+        let of = |held: &Held| (usable - held.weights - buffers) * share / (layers(held) * steps.cache_bytes());
         Some(self.0.iter().filter(|held| held.layers > 0.0).map(of).fold(f64::INFINITY, f64::min).max(0.0))
     }
 

@@ -200,16 +200,27 @@ impl<'a> Steps<'a> {
     /// A product of a perceptron or of experts.
     fn perceptron(&self, batch: f64, m: f64, n: f64, k: f64) -> Kernel {
         match self.model.types.perceptron {
-            Some(own) => {
-                let instead = self.model.types.products();
-                let (peak, computed) = match self.server.machine.rate_of(own, (0.0, 0.0)) {
-                    (peak, _) if peak > 0.0 => (peak, own),
-                    _ => (self.peak, instead),
-                };
-                let rate = (computed, peak * self.server.efficiency(own));
-                self.product_at(Product { batch, m, n, k }, rate, own)
-            }
+            Some(own) => self.product_of(Product { batch, m, n, k }, own),
             None => self.product(batch, m, n, k),
+        }
+    }
+
+    /// A product with weights in a type of their own, in which it is computed where the chip has a peak for it.
+    fn product_of(&self, product: Product, own: DataType) -> Kernel {
+        let instead = self.model.types.products();
+        let (peak, computed) = match self.server.machine.rate_of(own, (0.0, 0.0)) {
+            (peak, _) if peak > 0.0 => (peak, own),
+            _ => (self.peak, instead),
+        };
+        self.product_at(product, (computed, peak * self.server.efficiency(own)), own)
+    }
+
+    /// A product of the head.
+    fn of_head(&self, m: f64, n: f64, k: f64) -> Kernel {
+        let ends = self.model.types.ends(self.server.serving.narrow_ends);
+        match ends == self.model.types.weights {
+            true => self.product(1.0, m, n, k),
+            false => self.product_of(Product { batch: 1.0, m, n, k }, ends),
         }
     }
 
@@ -415,7 +426,7 @@ impl<'a> Steps<'a> {
     pub fn head(&self, n: f64) -> Spent {
         let (words, hidden) = (self.model.head_outputs() as f64, self.model.hidden as f64);
         let transform = match self.model.transforms() {
-            true => self.product(1.0, n, hidden / self.layout.tp as f64, hidden),
+            true => self.of_head(n, hidden / self.layout.tp as f64, hidden),
             false => Kernel::default(),
         };
         if words <= 0.0 {
@@ -424,10 +435,10 @@ impl<'a> Steps<'a> {
             return Spent { seconds, uses: transform.uses };
         }
         let width = self.model.embedding_width() as f64;
-        let mut weights = self.product(1.0, n, words / self.layout.tp as f64, width);
+        let mut weights = self.of_head(n, words / self.layout.tp as f64, width);
         weights.seconds /= self.server.serving.head_share.0;
         if self.model.embedding_width.is_some() {
-            weights += self.product(1.0, n, width, hidden);
+            weights += self.of_head(n, width, hidden);
         }
         weights += transform;
         let vector = self.vector(4.0 * n * words * 4.0);

@@ -263,7 +263,7 @@ fn buckets_are_read_as_they_are_begun() {
 fn few_rows_of_weights_that_are_widened_fill_no_tiles() {
     let s = server(&[("bf16: 1 GFLOP/s", "bf16: 1 FLOP/s"), ("rows: 1,", "rows: 16,"), ("10 kB", "100 kB")]);
     let plain = model(&[]);
-    let widened = model(&[("seq: 2", "types: {weights: fp8, compute: bf16}, seq: 2")]);
+    let widened = model(&[("seq: 2", "types: {weights: fp8, compute: bf16, ends: fp8}, seq: 2")]);
     let step = |m: &LanguageModel, batch: u64| {
         let given = Given { batch, wave: Some(batch), ..Given::default() };
         predict_for(&s, m, ONE, given, &Worth::TIME).unwrap().step.weights
@@ -272,6 +272,43 @@ fn few_rows_of_weights_that_are_widened_fill_no_tiles() {
         close(step(&plain, rows), step(&widened, rows) * 16.0 / rows as f64);
     }
     close(step(&plain, 9), step(&widened, 9));
+}
+
+/// Of 320 weights of two layers in 8 bits and 2 x 40 of embedding and head: these stay in 16 bits, as activations are, unless the model or the software says otherwise.
+#[test]
+fn embedding_and_head_stay_wide() {
+    let of = |types: &str, serving: &str| {
+        let s = server(&[("cache_share: 1 ", &format!("cache_share: 1, {serving} "))]);
+        let p = predict(&s, &model(&[("seq: 2", &format!("types: {{{types}}}, seq: 2"))]), ONE, 1).unwrap();
+        (p.memory.weights, p.step.weights)
+    };
+    let wide = of("weights: bf16", "narrow_ends: false");
+    let narrow = of("weights: fp8, compute: bf16", "narrow_ends: true");
+    let mixed = of("weights: fp8, compute: bf16", "narrow_ends: false");
+    let ends = 80.0 * 2.0;
+    close(narrow.0, wide.0 / 2.0);
+    // The last norm goes with the head.
+    close(mixed.0 - narrow.0, (ends + 2.0 * 4.0) / 2.0);
+    assert_eq!(mixed, of("weights: fp8, compute: bf16, ends: bf16", "narrow_ends: true"));
+    assert_eq!(narrow, of("weights: fp8, compute: bf16, ends: fp8", "narrow_ends: false"));
+    assert_eq!(wide, of("weights: bf16", "narrow_ends: true"));
+    // Weights of a type of their own are never slower than wider ones.
+    assert!(narrow.1 <= mixed.1 && mixed.1 <= wide.1, "{narrow:?} {mixed:?} {wide:?}");
+}
+
+/// Of four layers with a window of three tokens two see all: the second and the last, so that each of two stages has one, but of four the first and the third none.
+#[test]
+fn stages_hold_what_their_layers_see() {
+    let two = ("size: 1", "size: 4");
+    let of = |pp: u64, full: &str| {
+        let m = model(&[("layers: 2", "layers: 4"), ("seq: 2", &format!("window: 3{full}, seq: 2"))]);
+        predict(&server(&[two]), &m, Layout { pp, ..ONE }, 1).unwrap().memory.cache
+    };
+    let (none, some) = ("", ", full_attention_layers: 2");
+    let token = of(4, none) / 3.0;
+    close(of(1, some), 2.0 * 6.0 * token + 2.0 * 3.0 * token);
+    close(of(2, some), 6.0 * token + 3.0 * token);
+    close(of(4, some), 6.0 * token);
 }
 
 #[test]

@@ -180,7 +180,7 @@ impl<'a> Job<'a> {
 
     fn kind(&self, stage: u64) -> StageKind {
         let of = |k: &&StageKind| (k.first..k.first + k.count as u64).contains(&stage);
-        let none = StageKind { first: 0, count: 0.0, plain: 0.0, experts: 0.0, embedding: 0.0, head: 0.0 };
+        let none = StageKind { first: 0, count: 0.0, plain: 0.0, experts: 0.0, full: 0.0, embedding: 0.0, head: 0.0 };
         self.kinds.iter().find(of).copied().unwrap_or(none)
     }
 

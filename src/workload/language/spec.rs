@@ -137,6 +137,9 @@ crate::spec! {
         weights: DataType = DataType::Bf16,
         /// Those of perceptrons and experts where inference stores and multiplies them in another type; left out: as the weights.
         perceptron: Option<DataType>,
+        /// Embedding and head of inference; left out: as the weights, or as the activations where these are wider, as checkpoints of 8 and
+        /// 4 bits are released (a stack's `narrow_ends` says otherwise).
+        ends: Option<DataType>,
         /// Activations and what collectives of tensor and pipeline parallelism carry.
         activations: DataType = DataType::Bf16,
         /// Gradients of the weights as they are accumulated.
@@ -159,6 +162,12 @@ impl Types {
     pub fn products(&self) -> DataType {
         self.compute.unwrap_or(self.weights)
     }
+
+    /// What embedding and head are stored and multiplied in, by software that makes them as `narrow` as other weights or not.
+    pub fn ends(&self, narrow: bool) -> DataType {
+        let wider = !narrow && self.weights.bytes() < self.activations.bytes();
+        self.ends.unwrap_or(if wider { self.activations } else { self.weights })
+    }
 }
 
 impl Default for Types {
@@ -166,6 +175,7 @@ impl Default for Types {
         Self {
             weights: DataType::Bf16,
             perceptron: None,
+            ends: None,
             activations: DataType::Bf16,
             gradients: DataType::Fp32,
             arriving: None,
@@ -323,7 +333,8 @@ crate::spec! {
         /// Which linear maps have biases.
         biases: Biases = Biases::None,
         /// Rank of adapters that are trained beside frozen weights, on queries, keys, values and output of every layer (LoRA, Hu et al. 2021,
-        /// arXiv 2106.09685); left out: all weights are trained.
+        /// arXiv 2106.09685), with gradients and states of their own; their products are counted by the bytes they move, which bind at ranks below some hundred.
+        /// Left out: all weights are trained.
         adapters: Option<u64>,
         /// Whether the head alone is trained: layers are computed forward only.
         head_alone: bool = false,
@@ -390,10 +401,19 @@ impl LanguageModel {
         matches!(self.head, Head::MaskedTokens | Head::Pooler)
     }
 
-    /// Weights of the head that are trained where those before it are not; `None` where all are.
-    pub fn trained_of_frozen(&self) -> Option<f64> {
+    /// Weights that are trained where those of the model are frozen, of a layer and of the head; `None` where all are trained.
+    pub fn trained_of_frozen(&self) -> Option<(f64, f64)> {
         let head = if self.head_alone { self.parameters().head } else { 0.0 };
-        self.frozen().then_some(head)
+        self.frozen().then_some((self.adapter_parameters(), head))
+    }
+
+    /// Parameters of a layer's adapters: of queries, keys, values and the output two factors each, of as many channels as go in and as come out.
+    pub fn adapter_parameters(&self) -> f64 {
+        let Some(rank) = self.adapters else { return 0.0 };
+        let (h, a) = (self.hidden as f64, self.heads as f64);
+        let (qk, v) = (self.query_width() as f64, self.value_width() as f64);
+        let out = a * qk + self.kv_heads() as f64 * (qk + v);
+        rank as f64 * (3.0 * h + out + a * v + h)
     }
 
     /// Tokens that the head looks at, of `tokens` of `samples` samples: classes and poolers look at one of a sample, a masked language model scores those that it
@@ -439,6 +459,17 @@ impl LanguageModel {
             let (every, first) = (e.every.unwrap_or(1).max(1), e.first_dense_layers.unwrap_or(0).min(self.layers));
             (n / every).saturating_sub(first / every)
         })
+    }
+
+    /// Of the first `n` layers those that see all tokens: with a window `full_attention_layers` of them, the last of each of as many equal groups.
+    pub fn full_layers_before(&self, n: u64) -> u64 {
+        match (self.window, self.full_attention_layers) {
+            (None, _) => n,
+            (Some(_), full) => {
+                let all = u128::from(self.layers.max(1));
+                u64::try_from(u128::from(n) * u128::from(full.unwrap_or(0).min(self.layers)) / all).unwrap_or(n)
+            }
+        }
     }
 
     /// The mean over all layers of a quantity that windowed layers have as `windowed` of the window and others as `full`.

@@ -106,6 +106,7 @@ const SERVING: [&[&str]; 9] = [
         "microbatches: best",
         "joint_sums: false",
         "widens_apart: true",
+        "narrow_ends: true",
         "prompts_read: pieces",
     ],
     &[

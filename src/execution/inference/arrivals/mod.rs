@@ -184,7 +184,7 @@ fn room(steps: &Steps, longest: u64, share: u64, each: f64) -> f64 {
     let serving = &steps.server.serving;
     let rows = longest.min(serving.most_tokens) as f64;
     let stages = memory::Stages::of(steps);
-    let free = |n: u64| stages.free(steps, rows, n as f64).unwrap_or(f64::INFINITY);
+    let free = |n: u64| stages.free(steps, longest, rows, n as f64).unwrap_or(f64::INFINITY);
     let (mut low, mut high) = (1, share.min(serving.most_sequences).max(1) + 1);
     while high - low > 1 {
         let n = low + (high - low) / 2;

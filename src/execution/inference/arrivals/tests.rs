@@ -72,7 +72,7 @@ fn one_at_a_time_wait_as_a_queue_of_equal_services_does() {
 fn nothing_is_lost() {
     let m = model(&[]);
     for reads in ["before", "beside", "pieces"] {
-        for (capacity, tokens) in [("100 MB", 8192), ("100 MB", 3), ("13400 B", 4)] {
+        for (capacity, tokens) in [("100 MB", 8192), ("100 MB", 3), ("1480 B", 4)] {
             let with = format!(
                 "cache: paged, cache_block: 2, cache_share: 1, admits_whole: false, prompts_read: {reads}, most_tokens: {tokens}"
             );
@@ -99,7 +99,7 @@ fn nothing_is_lost() {
             }
             let little = 300.0 * served.latency_s.mean;
             assert!((area / little - 1.0).abs() < 1e-9, "{area} {little}");
-            assert_eq!(served.preempted > 0, capacity == "13400 B", "{reads} {capacity} {}", served.preempted);
+            assert_eq!(served.preempted > 0, capacity == "1480 B", "{reads} {capacity} {}", served.preempted);
         }
     }
 }
