@@ -12,6 +12,7 @@ use crate::mapping::{Answer, map};
 use crate::plan::{Plan, file};
 use crate::report::chakra::{Granularity, Wanted, Written, execution, write};
 use crate::spec::Loader;
+use crate::spec::kind::FileKind;
 use crate::system::System;
 use crate::trace::generate;
 use crate::trace::generate::layers::Layers;
@@ -253,7 +254,14 @@ fn alike(args: &GenerateArgs, ranks: u64, prefix: &str) -> Result<i32, Failure> 
 
 fn plan(args: &GenerateArgs) -> Result<Plan, Failure> {
     if let Some(path) = &args.plan {
-        let read = file::read(&Loader.load(path, None)?)?;
+        let node = Loader.load(path, None)?;
+        if FileKind::of_tree(&node) == Some(FileKind::Execution) {
+            return Err(Failure::input(format!(
+                "{}: an execution of a language model: --execution {0}, with its --workload and --system, and no --plan",
+                path.display()
+            )));
+        }
+        let read = file::read(&node)?;
         let figures = crate::check::derive(&read.workload, &read.system, &read.decisions).map_err(|broken| {
             Failure::input(format!("{}: the plan is not feasible:\n{}", path.display(), broken.join("\n")))
         })?;

@@ -23,18 +23,23 @@ fn close(a: f64, b: f64) {
 /// Requests that all come at once and fit are the batch that [`predict_for`] serves: one pass of prompts, steps whose times rise linearly.
 #[test]
 fn what_comes_at_once_is_a_batch() {
-    for (n, layout) in [
-        (1, ONE),
-        (5, ONE),
-        (8, Layout { dp: 2, ..ONE }),
-        (6, Layout { tp: 2, ..ONE }),
-        (1, Layout { pp: 2, ..ONE }),
-        (6, Layout { pp: 2, ..ONE }),
+    let of_mesh = ", mesh: {token: 1 s, prompt: 3 s, prompt_far: 2 s}";
+    for (n, layout, more) in [
+        (1, ONE, ""),
+        (5, ONE, ""),
+        (5, ONE, of_mesh),
+        (8, Layout { dp: 2, ..ONE }, ""),
+        (6, Layout { tp: 2, ..ONE }, ""),
+        (1, Layout { pp: 2, ..ONE }, ""),
+        (6, Layout { pp: 2, ..ONE }, ""),
+        // Three microbatches, of three stages as many and of four too.
+        (5, Layout { pp: 3, ..ONE }, ""),
+        (5, Layout { pp: 4, ..ONE }, ""),
     ] {
-        let size = if layout.chips() > 1 { "size: 2" } else { "size: 1" };
-        let paged = "cache: paged, cache_block: 1, cache_share: 1, request: 3 s";
-        let s = server(&[AMPLE, ("size: 1", size), ("cache: contiguous, cache_share: 1", paged)]);
-        let m = model(&[]);
+        let size = format!("size: {}", layout.chips());
+        let paged = format!("cache: paged, cache_block: 1, cache_share: 1, request: 3 s{more}");
+        let s = server(&[AMPLE, ("size: 1", &size), ("cache: contiguous, cache_share: 1", &paged)]);
+        let m = if layout.pp > 2 { model(&[("layers: 2", "layers: 4")]) } else { model(&[]) };
         let batch = predict_for(
             &s,
             &m,
@@ -50,6 +55,48 @@ fn what_comes_at_once_is_a_batch() {
         close(served.generated_per_s, batch.generated_per_s);
         close(served.energy.total(), batch.energy.total());
     }
+}
+
+/// A prompt goes through all stages one after the other, whatever short ones come with it: its first token is not there before that of a prompt alone.
+#[test]
+fn a_long_prompt_is_on_one_stage_at_a_time() {
+    let s = server(&[AMPLE, ("size: 1", "size: 4"), ("cache_share: 1 ", "cache_share: 1, prompts_read: beside ")]);
+    let m = model(&[("layers: 2", "layers: 4")]);
+    let layout = Layout { pp: 4, ..ONE };
+    let mut last = 0.0;
+    for beside in [0, 1, 3, 7] {
+        let mut all = requests(1 + beside, 1, 1);
+        all[0].prompt = 400;
+        let first = run(&s, &m, layout, &all).answers[0].ttft_s();
+        assert!(first >= last * (1.0 - 1e-12), "{beside}: {first} {last}");
+        last = first;
+    }
+}
+
+/// How many requests a run has says nothing of what a replica holds: where few have room at once, ten times as many end at the same rate.
+#[test]
+fn a_longer_run_has_the_same_room() {
+    // 1 kB of scores for each sequence.
+    let m = model(&[("vocab: 10", "vocab: 256")]);
+    let s = server(&[("10 kB", "16 kB")]);
+    let rate = |n: usize| {
+        let all = requests(n, 2, 4);
+        let served = serve(&s, &m, ONE, &Load { requests: &all, users: Some(8) }, Deadline::never()).unwrap().unwrap();
+        (served.at_once, served.generated_per_s)
+    };
+    let (short, long) = (rate(64), rate(640));
+    assert!((long.1 / short.1 - 1.0).abs() < 0.02 && (long.0 / short.0 - 1.0).abs() < 0.1, "{short:?} {long:?}");
+}
+
+/// Tokens of a second of users are those made between two times, the first of an answer where it is there.
+#[test]
+fn tokens_are_counted_where_they_are_made() {
+    let a = Answer { id: 0, arrival_s: 0.0, prompt: 1, generated: 11, replica: 0, first_s: 10.0, end_s: 20.0 };
+    assert_eq!(a.generated_within(0.0, 30.0, true), 11.0);
+    assert_eq!(a.generated_within(12.0, 15.0, false), 3.0);
+    assert_eq!(a.generated_within(0.0, 12.0, true), 3.0);
+    assert_eq!(a.generated_within(20.0, 30.0, false), 0.0);
+    assert_eq!(Answer { generated: 0, end_s: 10.0, ..a }.generated_within(0.0, 30.0, true), 0.0);
 }
 
 /// One request at a time, each of S seconds, that come at random at a share r of 1/S: they wait r S / (2 (1 - r)) on average (M/D/1: Pollaczek and Khinchine).
