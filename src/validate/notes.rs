@@ -211,7 +211,11 @@ pub fn read(notes: &str, seq: Option<u64>, chips: Option<u64>) -> Notes {
         let narrow = NARROW.iter().rposition(|(phrase, _)| clause.contains(phrase));
         let widened = WIDENED.iter().find(|(phrase, _)| clause.contains(phrase)).map(|(_, t)| *t);
         match (OF_CACHE.iter().any(|what| clause.contains(what)), widened) {
-            (true, _) => facts.cache = narrow.map(|at| NARROW[at].1).or(facts.cache),
+            (true, _) => {
+                let wide = [("BF16", DataType::Bf16), ("FP16", DataType::Fp16)];
+                let wide = wide.into_iter().find(|(word, _)| clause.contains(word)).map(|(_, of)| of);
+                facts.cache = narrow.map(|at| NARROW[at].1).or(wide).or(facts.cache);
+            }
             (false, Some(_)) => facts.widened = widened,
             (false, None) => computed = computed.max(narrow),
         }
@@ -376,6 +380,8 @@ mod tests {
         assert_eq!(types("NVFP4, FP8 KV cache"), (Some(fp4), None, Some(fp8)));
         assert_eq!(types("weights int8, keys and values int8"), (None, Some(int8), Some(int8)));
         assert_eq!(types("FP8; NVFP4"), types("NVFP4; FP8"));
+        assert_eq!(types("FP4; FP8 KV cache"), types("NVFP4; FP8 KV cache"));
+        assert_eq!(types("FP8; keys and values BF16"), (Some(fp8), None, Some(DataType::Bf16)));
         assert_eq!(types("INT8; EP320").0, Some(int8));
     }
 
