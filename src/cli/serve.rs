@@ -203,20 +203,22 @@ pub fn run(args: &ServeArgs) -> Result<i32, Failure> {
     let _interrupt = Interrupt::of_search();
     let waiting = Waiting::begin("serving", args.time_limit);
     let deadline = Deadline::after(args.time_limit);
-    let mut tried = Vec::new();
+    let (mut tried, mut left_out) = (Vec::new(), None);
     for come in all {
         let requests = requests(come, &model, recorded.as_deref(), args);
         match one(come, &requests, (&server, &model, &layouts), args, deadline)? {
             Some(done) => tried.push(done),
             None if tried.is_empty() => return Err(Failure::input(format!("{ENDED}: {LESS}"))),
             None => {
-                say!("note: {ENDED} in {}: that load and those after it are left out: {LESS}", come.named());
+                left_out =
+                    Some(format!("{ENDED} in {}: that load and those after it are left out: {LESS}", come.named()));
                 break;
             }
         }
     }
     drop(waiting);
-    let run = Run { args, model: &model, system: &system, server: &server, layouts: layouts.len(), tried: &tried };
+    let run =
+        Run { args, model: &model, system: &system, server: &server, layouts: layouts.len(), tried: &tried, left_out };
     if let Some(folder) = &args.out {
         run.write(folder)?;
     }
@@ -358,6 +360,8 @@ struct Run<'a> {
     server: &'a Server,
     layouts: usize,
     tried: &'a [Tried],
+    /// Which loads are left out, and why.
+    left_out: Option<String>,
 }
 
 /// Tokens a second that a user sees: one over the mean time for each further token; 0 where there is none.
@@ -439,14 +443,14 @@ impl Run<'_> {
         out.push_str(&format!("{table}\n\n"));
         self.notes().iter().for_each(|note| out.push_str(&format!("{note}\n")));
         out.push_str(&format!(
-            "Each row is the best of {} layouts on all chips ({}), every one served the same {} requests pass by pass (seed {}); a simulation of what the software does, no bound. Prompts are read {}.\n{}\n",
+            "Each row is the best of {} layouts on all chips ({}), every one served the same requests pass by pass ({}seed {}); a simulation of what the software does, no bound. Prompts are read {}.\n{}\n",
             self.layouts,
             match (self.limited(), self.tried.first().map(|t| t.come)) {
                 (true, _) => "most answers within the limits",
                 (_, Some(Come::Users(_))) => "most answers",
                 _ => "least mean latency",
             },
-            self.tried.iter().map(|t| t.served[t.best].answers.len()).max().unwrap_or(0),
+            self.requests(),
             self.args.seed,
             match self.server.serving.prompts_read {
                 PromptsRead::Before => "whole, before the steps of others (prompts_read: before)",
@@ -471,9 +475,20 @@ impl Run<'_> {
         out
     }
 
+    /// How many requests a run has, of the smallest and the largest load.
+    fn requests(&self) -> String {
+        let of = |t: &Tried| t.served[t.best].answers.len();
+        let (least, most) = (self.tried.iter().map(of).min(), self.tried.iter().map(of).max());
+        match (least, most) {
+            (Some(least), Some(most)) if least < most => format!("{least} to {most} of them; "),
+            (_, Some(most)) => format!("{most} of them; "),
+            _ => String::new(),
+        }
+    }
+
     /// What is to be known of the best of each load, a line each.
     fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = self.left_out.iter().cloned().collect();
         for tried in self.tried {
             let s = &tried.served[tried.best];
             let (load, n) = (tried.come.named(), s.answers.len());

@@ -129,7 +129,7 @@ const BESIDE: f64 = 2.0;
 
 /// The error in per cent that a prediction may be expected to have: that of the worst class of this work which both the chip and the stack were part of;
 /// twice that of the worst which one of them was; else what predictions from datasheets with generic software are off on machines that nothing was fitted to.
-/// So for models of a kind that none of the rows is of: with an encoder beside the decoder, or frozen weights.
+/// So for models of a kind that none of the rows is of: with an encoder beside the decoder, or trained with frozen weights.
 pub fn band(chip: &str, stack: &str, work: Work, model: &LanguageModel) -> Option<f64> {
     static COVERAGE: LazyLock<Option<Coverage>> = LazyLock::new(|| Coverage::shipped().ok());
     let coverage = COVERAGE.as_ref()?;
@@ -148,7 +148,7 @@ pub fn band(chip: &str, stack: &str, work: Work, model: &LanguageModel) -> Optio
         Work::Training => bounds.unseen_training_pct,
         Work::Inference => bounds.unseen_inference_pct,
     };
-    if model.encoder_layers.is_some() || model.frozen() {
+    if model.encoder_layers.is_some() || (work == Work::Training && model.frozen()) {
         return unseen;
     }
     worst(&mut chip.intersection(&stack))

@@ -381,12 +381,12 @@ impl<'a> Steps<'a> {
             weights.seconds *= 1.0 + read / rows * (1.0 / server.serving.prompt_share.0 - 1.0);
         }
         let function = if model.gated { 3.0 } else { 2.0 };
-        // Two norms are in the six passes over the hidden channels; further ones, and those of queries and keys, are one each.
         // Signals that cross a mesh of cores.
         network += server.serving.mesh.map_or(0.0, |mesh| match read > 0.0 {
             false => mesh.token.0 * server.side,
             true => server.side * (mesh.prompt.0 * h + mesh.prompt_far.0 * server.side),
         });
+        // Two norms are in the six passes over the hidden channels; further ones, and those of queries and keys, are one each.
         let norms = model.norms().saturating_sub(2) as f64 * h + model.qk_norm_width() as f64 / t;
         let moved = 2.0 * word * rows * (6.0 * h + norms + function * width + routed);
         let attention = self.attention(rows, pass);

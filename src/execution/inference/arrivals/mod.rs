@@ -37,7 +37,7 @@ pub struct Load<'a> {
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Answer {
-    /// Its number, in the order of arrivals.
+    /// Its number, in the order in which requests are given.
     pub id: usize,
     /// When it came, s.
     pub arrival_s: f64,
@@ -178,13 +178,15 @@ fn unfit(server: &Server, model: &LanguageModel) -> Option<String> {
     })
 }
 
-/// Tokens of cache that a replica has room for, on its fullest stage, beside the scores of as many sequences as are there at once if all take what they do on
-/// average (`each` tokens): the most of `share` that have room beside their own scores.
-fn room(steps: &Steps, longest: u64, share: u64, each: f64) -> f64 {
+/// Tokens of cache that a replica has room for, on its fullest stage, beside the buffers of the longest `prompt` and the scores of as many sequences as are there at
+/// once if all take what they do on average (`each` tokens): the most of `share` that have room beside their own scores. `longest` are tokens of prompt and answer.
+fn room(steps: &Steps, (prompt, longest): (u64, u64), share: u64, each: f64) -> f64 {
     let serving = &steps.server.serving;
-    let rows = longest.min(serving.most_tokens) as f64;
+    let rows = prompt.min(serving.most_tokens) as f64;
     let stages = memory::Stages::of(steps);
-    let free = |n: u64| stages.free(steps, longest, rows, n as f64).unwrap_or(f64::INFINITY);
+    // Scores are those of a microbatch.
+    let scored = |n: u64| n.div_ceil(steps.layout.pp.max(1)) as f64;
+    let free = |n: u64| stages.free(steps, longest, rows, scored(n)).unwrap_or(f64::INFINITY);
     let (mut low, mut high) = (1, share.min(serving.most_sequences).max(1) + 1);
     while high - low > 1 {
         let n = low + (high - low) / 2;
@@ -214,7 +216,8 @@ pub fn serve(
     }
     let steps = Steps::new(server, model, layout).map_err(Refusal::System)?;
     let replicas = layout.dp.max(1);
-    let longest = load.requests.iter().map(|r| r.prompt).max().unwrap_or(1);
+    let most = |of: fn(&Request) -> u64| load.requests.iter().map(of).max().unwrap_or(1);
+    let longest = (most(|r| r.prompt), most(|r| r.prompt.saturating_add(r.generated)));
     let share = (load.requests.len() as u64).min(load.users.unwrap_or(u64::MAX)).div_ceil(replicas);
     let in_cache = |r: &Request| {
         memory::kept(&steps, r.prompt.saturating_add(r.generated).saturating_sub(u64::from(r.generated > 0)))
@@ -374,8 +377,8 @@ impl<'a, 'b> Run<'a, 'b> {
         }
     }
 
-    /// From when to when answers of a second are counted: the whole run; of users from the end of the last answer that any of them began with, or half of the
-    /// time if that is later, to the last time that one of them asked.
+    /// From when to when answers of a second are counted: the whole run; of users to the last time that one of them asked, from the end of the last answer that
+    /// any of them began with, or from half of that time where it is not there before.
     fn counted(&self) -> (f64, f64) {
         let begin = self.answers.iter().map(|a| a.arrival_s).fold(f64::INFINITY, f64::min);
         let end = self.answers.iter().map(|a| a.end_s).fold(0.0, f64::max);
@@ -401,7 +404,8 @@ impl<'a, 'b> Run<'a, 'b> {
         let a_second =
             |of: &dyn Fn(&Answer) -> f64| self.answers.iter().map(of).sum::<f64>() / (to - from).max(f64::MIN_POSITIVE);
         let within = |at: f64| at > from && at <= to;
-        let answered = a_second(&|a| f64::from(u8::from(within(a.end_s))));
+        // Of an answer the part of its time that lies within.
+        let answered = a_second(&|a| (a.end_s.min(to) - a.arrival_s.max(from)).max(0.0) / a.latency_s());
         let prompts = a_second(&|a| if within(a.first_s) { a.prompt as f64 } else { 0.0 });
         let generated = a_second(&|a| a.generated_within(from, to, within(a.first_s)));
         let rate = if self.answers.iter().any(|a| a.generated > 0) { generated } else { prompts };
