@@ -19,10 +19,10 @@ for ((rank = 0; rank < ranks; rank++)); do
 done
 case $topology in Ring | Switch | FullyConnected) ;; *) echo "topology $topology: expected Ring, Switch or FullyConnected" >&2; exit 1 ;; esac
 
-binary=$(find "$sources/build/astra_analytical/build" -type f -name 'AstraSim_Analytical_Congestion_Unaware' -perm -u+x 2>/dev/null | head -n 1 || true)
+binary=$(find "$sources/build/astra_analytical/build" -type f -name 'AstraSim_Analytical_Congestion_Unaware' -perm -u+x -print -quit 2>/dev/null || true)
 if [ -z "$binary" ]; then
     (cd "$sources" && bash build/astra_analytical/build.sh)
-    binary=$(find "$sources/build/astra_analytical/build" -type f -name 'AstraSim_Analytical_Congestion_Unaware' -perm -u+x | head -n 1)
+    binary=$(find "$sources/build/astra_analytical/build" -type f -name 'AstraSim_Analytical_Congestion_Unaware' -perm -u+x -print -quit)
 fi
 [ -n "$binary" ] || { echo "the build made no AstraSim_Analytical_Congestion_Unaware" >&2; exit 1; }
 

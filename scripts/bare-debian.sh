@@ -33,7 +33,7 @@ for scheme in http https; do
     if [ -z "${!name:-}" ] && [ -n "$proxy" ] && [ "$proxy" != DIRECT ]; then export "$name=$proxy"; fi
 done
 # The archive that this machine's apt takes that suite from, if it does.
-archive=$(apt-get indextargets --format '$(SITE) $(RELEASE)' 'Created-By: Packages' | awk -v s="$suite" '$2 == s { print $1; exit }')
+archive=$(apt-get indextargets --format '$(SITE) $(RELEASE)' 'Created-By: Packages' | awk -v s="$suite" '$2 == s && !found { print $1; found = 1 }')
 echo "== a minbase of Debian $suite with git, in $root"
 time debootstrap --variant=minbase --include=git "$suite" "$root" "${archive:-http://deb.debian.org/debian}" >"$root.log" 2>&1 ||
     { tail -20 "$root.log" >&2; exit 1; }
