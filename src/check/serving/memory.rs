@@ -22,16 +22,15 @@ impl Served<'_> {
         }
     }
 
-    /// Tokens that the layers of each stage keep, all together: of every group of layers / full layers the last one sees the whole context.
+    /// Tokens that the layers of each stage keep, all together.
     fn kept_by_stage(&self) -> Vec<f64> {
         let [whole, windowed] = self.kept_of();
-        let (all, full) = (self.model.layers, self.model.full_attention_layers.unwrap_or(0).min(self.model.layers));
-        let sees_all = |layer: u64| self.model.window.is_none() || (layer + 1) * full / all > layer * full / all;
-        let mut begin = 0;
+        let mut before = 0;
         let of = |[plain, with_experts]: [u64; 2]| {
-            let layers = begin..begin + plain + with_experts;
-            begin = layers.end;
-            layers.map(|layer| if sees_all(layer) { whole } else { windowed }).sum()
+            let (begin, end) = (before, before + plain + with_experts);
+            before = end;
+            let full = self.model.full_layers_before(end) - self.model.full_layers_before(begin);
+            full as f64 * whole + (end - begin - full) as f64 * windowed
         };
         self.layers().into_iter().map(of).collect()
     }

@@ -174,9 +174,21 @@ impl<'a> Steps<'a> {
     }
 
     fn product(&self, batch: f64, m: f64, n: f64, k: f64) -> Kernel {
+        self.product_of(None, Product { batch, m, n, k })
+    }
+
+    /// A product with weights in a type of their own, in which it is computed where the chip has a peak for it; with those of all others where it is left out.
+    fn product_of(&self, own: Option<DataType>, product: Product) -> Kernel {
         let types = &self.model.types;
-        let rate = self.peak * self.server.efficiency(types.products());
-        self.product_at(Product { batch, m, n, k }, (types.products(), rate), types.weights)
+        let Some(own) = own else {
+            let rate = self.peak * self.server.efficiency(types.products());
+            return self.product_at(product, (types.products(), rate), types.weights);
+        };
+        let (peak, computed) = match self.server.machine.rate_of(own, (0.0, 0.0)) {
+            (peak, _) if peak > 0.0 => (peak, own),
+            _ => (self.peak, types.products()),
+        };
+        self.product_at(product, (computed, peak * self.server.efficiency(own)), own)
     }
 
     /// A product computed in a type at a rate, of weights that are stored in another.
@@ -199,29 +211,14 @@ impl<'a> Steps<'a> {
 
     /// A product of a perceptron or of experts.
     fn perceptron(&self, batch: f64, m: f64, n: f64, k: f64) -> Kernel {
-        match self.model.types.perceptron {
-            Some(own) => self.product_of(Product { batch, m, n, k }, own),
-            None => self.product(batch, m, n, k),
-        }
-    }
-
-    /// A product with weights in a type of their own, in which it is computed where the chip has a peak for it.
-    fn product_of(&self, product: Product, own: DataType) -> Kernel {
-        let instead = self.model.types.products();
-        let (peak, computed) = match self.server.machine.rate_of(own, (0.0, 0.0)) {
-            (peak, _) if peak > 0.0 => (peak, own),
-            _ => (self.peak, instead),
-        };
-        self.product_at(product, (computed, peak * self.server.efficiency(own)), own)
+        self.product_of(self.model.types.perceptron, Product { batch, m, n, k })
     }
 
     /// A product of the head.
     fn of_head(&self, m: f64, n: f64, k: f64) -> Kernel {
-        let ends = self.model.types.ends(self.server.serving.narrow_ends);
-        match ends == self.model.types.weights {
-            true => self.product(1.0, m, n, k),
-            false => self.product_of(Product { batch: 1.0, m, n, k }, ends),
-        }
+        let types = &self.model.types;
+        let own = Some(types.ends(self.server.serving.narrow_ends)).filter(|ends| *ends != types.weights);
+        self.product_of(own, Product { batch: 1.0, m, n, k })
     }
 
     fn attention_products(&self, rows: f64) -> Kernel {

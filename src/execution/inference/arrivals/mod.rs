@@ -70,14 +70,20 @@ impl Answer {
         self.end_s - self.arrival_s
     }
 
-    /// Of its tokens those made after `from` and not after `to`: its first where it `begins` then, the others evenly between it and the last.
-    fn generated_within(&self, from: f64, to: f64, begins: bool) -> f64 {
+    /// Whether its first token is there after `from` and not after `to`.
+    fn begins_within(&self, from: f64, to: f64) -> bool {
+        self.first_s > from && self.first_s <= to
+    }
+
+    /// Of its tokens those made after `from` and not after `to`: the first, and the others evenly between it and the last.
+    fn generated_within(&self, from: f64, to: f64) -> f64 {
         let made = |at: f64| match self.end_s > self.first_s {
             true => ((at - self.first_s) / (self.end_s - self.first_s)).clamp(0.0, 1.0),
             false => 0.0,
         };
         let further = self.generated.saturating_sub(1) as f64;
-        further * (made(to) - made(from)) + if begins { self.generated.min(1) as f64 } else { 0.0 }
+        further * (made(to) - made(from))
+            + if self.begins_within(from, to) { self.generated.min(1) as f64 } else { 0.0 }
     }
 }
 
@@ -379,10 +385,7 @@ impl<'a, 'b> Run<'a, 'b> {
 
     /// From when to when answers of a second are counted: the whole run; of users to the last time that one of them asked, from the end of the last answer that
     /// any of them began with, or from half of that time where it is not there before.
-    fn counted(&self) -> (f64, f64) {
-        let begin = self.answers.iter().map(|a| a.arrival_s).fold(f64::INFINITY, f64::min);
-        let end = self.answers.iter().map(|a| a.end_s).fold(0.0, f64::max);
-        let last = self.answers.iter().map(|a| a.arrival_s).fold(0.0, f64::max);
+    fn counted(&self, (begin, end): (f64, f64), last: f64) -> (f64, f64) {
         let first = |users: u64| self.answers.get(..usize::try_from(users).ok()?);
         match self.load.users.and_then(first) {
             Some(first) if last > begin => {
@@ -400,15 +403,15 @@ impl<'a, 'b> Run<'a, 'b> {
         let seconds = (end - begin).max(f64::MIN_POSITIVE);
         let (n, replicas) = (self.answers.len() as f64, self.fleet.len().max(1) as f64);
         let used = self.fleet.iter().fold(Uses::default(), |all, r| all + r.uses).joules(&self.power.rates);
-        let (from, to) = self.counted();
+        let (from, to) = self.counted((begin, end), last);
         let a_second =
             |of: &dyn Fn(&Answer) -> f64| self.answers.iter().map(of).sum::<f64>() / (to - from).max(f64::MIN_POSITIVE);
-        let within = |at: f64| at > from && at <= to;
         // Of an answer the part of its time that lies within.
         let answered = a_second(&|a| (a.end_s.min(to) - a.arrival_s.max(from)).max(0.0) / a.latency_s());
-        let prompts = a_second(&|a| if within(a.first_s) { a.prompt as f64 } else { 0.0 });
-        let generated = a_second(&|a| a.generated_within(from, to, within(a.first_s)));
+        let prompts = a_second(&|a| if a.begins_within(from, to) { a.prompt as f64 } else { 0.0 });
+        let generated = a_second(&|a| a.generated_within(from, to));
         let rate = if self.answers.iter().any(|a| a.generated > 0) { generated } else { prompts };
+        let tpot: Vec<f64> = self.answers.iter().filter_map(Answer::tpot_s).collect();
         Tally {
             layout: self.layout,
             offered_per_s: (self.load.users.is_none() && last > begin).then(|| (n - 1.0) / (last - begin)),
@@ -417,9 +420,7 @@ impl<'a, 'b> Run<'a, 'b> {
             tokens_per_s: generated + prompts,
             per_chip: rate / self.layout.chips() as f64,
             ttft_s: Spread::of(self.answers.iter().map(Answer::ttft_s)),
-            tpot_s: Some(self.answers.iter().filter_map(Answer::tpot_s))
-                .filter(|all| all.clone().next().is_some())
-                .map(Spread::of),
+            tpot_s: (!tpot.is_empty()).then(|| Spread::of(tpot)),
             latency_s: Spread::of(self.answers.iter().map(Answer::latency_s)),
             at_once: sum(|r| r.at_once_s) / seconds,
             waiting_at_last: self.waiting_at_last,

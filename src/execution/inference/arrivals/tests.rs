@@ -92,11 +92,11 @@ fn a_longer_run_has_the_same_room() {
 #[test]
 fn tokens_are_counted_where_they_are_made() {
     let a = Answer { id: 0, arrival_s: 0.0, prompt: 1, generated: 11, replica: 0, first_s: 10.0, end_s: 20.0 };
-    assert_eq!(a.generated_within(0.0, 30.0, true), 11.0);
-    assert_eq!(a.generated_within(12.0, 15.0, false), 3.0);
-    assert_eq!(a.generated_within(0.0, 12.0, true), 3.0);
-    assert_eq!(a.generated_within(20.0, 30.0, false), 0.0);
-    assert_eq!(Answer { generated: 0, end_s: 10.0, ..a }.generated_within(0.0, 30.0, true), 0.0);
+    assert_eq!(a.generated_within(0.0, 30.0), 11.0);
+    assert_eq!(a.generated_within(12.0, 15.0), 3.0);
+    assert_eq!(a.generated_within(0.0, 12.0), 3.0);
+    assert_eq!(a.generated_within(20.0, 30.0), 0.0);
+    assert_eq!(Answer { generated: 0, end_s: 10.0, ..a }.generated_within(0.0, 30.0), 0.0);
 }
 
 /// One request at a time, each of S seconds, that come at random at a share r of 1/S: they wait r S / (2 (1 - r)) on average (M/D/1: Pollaczek and Khinchine).
