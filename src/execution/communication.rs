@@ -5,7 +5,8 @@
 //! | parallelism | what, each way | group | waited for |
 //! |---|---|---|---|
 //! | tensor | all-reduce of X at the end of both branches (one in a parallel block); under sequence parallelism reduce-scatter and all-gather, the same bytes (Korthikanti et al. 2022, arXiv 2205.05198, section 4.2.2), and backward one more all-gather for the weights' gradients | t at stride 1 | all; with `overlap_tp` what exceeds the products beside it, cut in t pieces of which the first waits |
-//! | context | keys and values from each chip to the next, from the last to the first, cp - 1 times; backward with their gradients (Liu et al. 2023, arXiv 2310.01889) | cp at stride t | what exceeds the attention core of the other cp - 1 pieces |
+//! | tensor, a decoder's attention to an encoder | one more forward, two backward: gradients of its own tokens and of the source | the same | the same |
+//! | context | keys and values from each chip to the next, from the last to the first, cp - 1 times; backward with their gradients (Liu et al. 2023, arXiv 2310.01889); those of a source too | cp at stride t | what exceeds the attention core of the other cp - 1 pieces |
 //! | expert | all-to-all of top_k X to the experts and back | ep at stride t | all; with the stack's `overlap_ep` what exceeds the products of the other microbatch that runs beside it |
 //! | pipeline | X, of which each tensor-parallel chip sends a t-th where the stack scatters; forward and backward | pp at stride t cp dp | all |
 //! | data | all-reduce of gradients, or reduce-scatter of gradients and all-gather of weights (ZeRO 1); ZeRO 2: reduce-scatter every microbatch; ZeRO 3: all-gather of weights forward and backward, reduce-scatter, every microbatch (Rajbhandari et al. 2019, arXiv 1910.02054, section 7) | dp cp at stride t; experts dp cp / ep at stride t ep | all; with `overlap_dp` what exceeds the pass beside it, of which the last layer's waits: gradients the backward pass of the last microbatch (ZeRO 2, 3: of each), renewed weights the forward pass of the first (ZeRO 3: both passes of each) |
@@ -102,6 +103,12 @@ pub fn expert_bytes(model: &LanguageModel, division: &Division) -> f64 {
     own * e.top_k as f64 * e.capacity_factor.unwrap_or(1.0)
 }
 
+/// All-reduces of a hidden activation that attention to an encoder adds to a layer, the mean over all: its output forward, the gradients of what it reads, the decoder's tokens and the
+/// source, backward.
+pub fn crossing_reduces(model: &LanguageModel) -> [f64; 2] {
+    [1.0, 2.0].map(|n| n * model.crossing())
+}
+
 impl LayerCommunication {
     /// Of one layer whose kernels sum to `sums`, every matrix divided.
     pub fn of(
@@ -134,13 +141,19 @@ impl LayerCommunication {
             out.reduce = line(Traffic::AllReduce, Group::Tensor).send(hidden, overhead);
             let count = if model.parallel_block { 1.0 } else { 2.0 };
             let peers = machine.peers_in_box(division.peers(Group::Tensor)).saturating_sub(1) as f64;
-            out.host = count * machine.stack.host_collective_peer.0 * peers;
+            out.host = (count + model.crossing()) * machine.stack.host_collective_peer.0 * peers;
             let usual = || {
                 let once = count * out.reduce;
                 let gather = || count * line(Traffic::Gather, Group::Tensor).send(hidden, 0.0);
                 [once, once, if division.sequence_parallel { gather() } else { Sent::default() }]
             };
-            let sent = if mapping.divides_weights() { usual() } else { collectives(machine, model, division, mapping) };
+            let own = if mapping.divides_weights() { usual() } else { collectives(machine, model, division, mapping) };
+            let crossed = crossing_reduces(model).map(|n| n * out.reduce);
+            let gathered = match division.sequence_parallel {
+                true => crossing_reduces(model)[1] * line(Traffic::Gather, Group::Tensor).send(hidden, 0.0),
+                false => Sent::default(),
+            };
+            let sent = [own[0] + crossed[0], own[1] + crossed[1], own[2] + gathered];
             (out.forward.joules, out.backward.joules) = (sent[0].joules, sent[1].joules + sent[2].joules);
             let [forward, backward, gather] = sent.map(|sent| sent.seconds);
             (out.forward.busy[0], out.backward.busy[0]) = (forward, backward + gather);
@@ -171,7 +184,8 @@ impl LayerCommunication {
         if cp > 1 {
             let (line, own) = (line(Traffic::Around, Group::Context), keys_and_values_bytes(model, division));
             let hop = line.at(own);
-            let hops = (cp - 1) as f64;
+            // Around go those of a source too.
+            let hops = (cp - 1) as f64 * (1.0 + model.crossing());
             out.forward.joules += hops * line.joules(own);
             out.backward.joules += 2.0 * hops * line.joules(own);
             (out.forward.busy[1], out.backward.busy[1]) = (hops * hop, 2.0 * hops * hop);
@@ -322,5 +336,7 @@ impl IterationLinks {
 pub fn hand_over_bytes(machine: &Machine, model: &LanguageModel, division: &Division) -> f64 {
     let hidden = hidden_bytes(model, division);
     let divided = division.sequence_parallel || machine.stack.hand_over == HandOver::Scattered;
-    if divided { hidden / division.tp as f64 } else { hidden }
+    let own = if divided { hidden / division.tp as f64 } else { hidden };
+    // Stages of a decoder pass on what the encoder made besides.
+    (1.0 + model.crossing()) * own
 }

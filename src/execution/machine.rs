@@ -202,7 +202,7 @@ impl Machine {
         let ideal = ideal && system.software() != Software::Generic;
         // A stack that says nothing of serving serves as current software of its kind of chip does.
         let serving = software.serving.or(Stack::generic(chip.style).serving);
-        let mut out = Self::with_software(system, Stack { serving, ..software })?;
+        let mut out = Self::with_software(system, Stack { serving, ..software }, ideal)?;
         if ideal {
             out.attention_kernels.sort_by(|(_, a), (_, b)| a.by_products().total_cmp(&b.by_products()));
             out.fused_attention = out.attention_kernels[0].1;
@@ -223,7 +223,7 @@ impl Machine {
     /// # Errors
     /// As [`Self::new`].
     pub fn possible(system: &System) -> Result<Self, String> {
-        Self::with_software(system, Self::best_known(system))
+        Self::with_software(system, Self::best_known(system), true)
     }
 
     /// The same machine where host code takes no time.
@@ -243,7 +243,8 @@ impl Machine {
         Self { stack, ..self.clone() }
     }
 
-    fn with_software(system: &System, software: Stack) -> Result<Self, String> {
+    /// With a stack's library of products, or whichever of the chip's reaches most.
+    fn with_software(system: &System, software: Stack, best: bool) -> Result<Self, String> {
         let chip = &system.chip.0;
         let Some(kernels) = &chip.kernels else {
             return Err(format!(
@@ -258,7 +259,11 @@ impl Machine {
         out.stack = software;
         let share = out.stack.product_share.0;
         for (t, rate) in &mut out.rates {
-            *rate *= kernels.efficiency_of(t.word()) * share;
+            let reached = match best {
+                true => kernels.best_efficiency_of(t.word()),
+                false => kernels.efficiency_with(t.word(), out.stack.product_library.as_deref()),
+            };
+            *rate *= reached * share;
         }
         out.batched_efficiency = kernels.batched_efficiency.0 * share;
         // The shares of these kernels are those of single ones: in a long step they fall as those of products do.

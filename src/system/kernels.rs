@@ -91,6 +91,8 @@ crate::spec! {
         efficiency: Fraction = Fraction(0.68),
         /// The same by data type, where it differs.
         type_efficiency: Table<Fraction> = Table(Vec::new()),
+        /// The same by data type of libraries of products that reach more, by their names; a stack's `product_library` takes one of them.
+        libraries: Table<Table<Fraction>> = Table(Vec::new()),
         /// The same by data type in servers under steady load, whose weights are converted once; left out: what a training step sustains in that type.
         served_efficiency: Table<Fraction> = Table(Vec::new()),
         /// The same for the batched products of attention.
@@ -147,6 +149,7 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
         "tiles",
         "efficiency",
         "type_efficiency",
+        "libraries",
         "served_efficiency",
         "batched_efficiency",
         "vector",
@@ -177,6 +180,16 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
         for (word, _) in &table.0 {
             if !kernels.peak.0.iter().any(|(known, _)| known == word) {
                 say(field, format!("{word}: the chip states no peak for it"));
+            }
+        }
+    }
+    for (name, shares) in &kernels.libraries.0 {
+        for (word, share) in &shares.0 {
+            if !kernels.peak.0.iter().any(|(known, _)| known == word) {
+                say("libraries", format!("{name}: {word}: the chip states no peak for it"));
+            } else if share.0 < kernels.efficiency_of(word) {
+                let least = kernels.efficiency_of(word);
+                say("libraries", format!("{name}: {word}: expected at least the share that the chip states, {least}, found {}", share.0));
             }
         }
     }
@@ -282,6 +295,19 @@ impl Kernels {
     pub fn efficiency_of(&self, word: &str) -> f64 {
         let stated = self.type_efficiency.0.iter().find(|(w, _)| w == word);
         stated.map_or(self.efficiency, |(_, share)| *share).0
+    }
+
+    /// The same with a library of products: as the chip states where it has none of that name, or the library says nothing of the type.
+    pub fn efficiency_with(&self, word: &str, library: Option<&str>) -> f64 {
+        let stated = self.libraries.0.iter().find(|(name, _)| Some(name.as_str()) == library);
+        let share = stated.and_then(|(_, shares)| shares.0.iter().find(|(w, _)| w == word));
+        share.map_or_else(|| self.efficiency_of(word), |(_, share)| share.0)
+    }
+
+    /// The same with whichever library reaches most.
+    pub fn best_efficiency_of(&self, word: &str) -> f64 {
+        let named = self.libraries.0.iter().map(|(name, _)| self.efficiency_with(word, Some(name)));
+        named.fold(self.efficiency_of(word), f64::max)
     }
 
     /// The same in servers under steady load.

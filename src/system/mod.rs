@@ -91,7 +91,7 @@ fn check(system: &System, node: &Node, reader: &mut Reader) {
         });
     }
     area::check_memory(system, node, reader);
-    stack::check_attention_kernel(system, node, reader);
+    stack::check_names(system, node, reader);
     if system.model.memory_price != MemoryPrice::Bandwidth {
         let offload = system.offload.as_ref().map(|memory| ("offload", &memory.0));
         for (part, memory) in std::iter::once(("memory", &system.memory.0)).chain(offload) {

@@ -84,6 +84,8 @@ crate::spec! {
         attention: Attention = Attention::Flash,
         /// Which of the chip's `fused_attention` kernels it runs; left out, or not among them: the chip's first.
         attention_kernel: Option<String>,
+        /// Which of the chip's `libraries` of products it runs; left out, or not among them: products reach what the chip states.
+        product_library: Option<String>,
         /// Share of the chip's rate of products that it reaches: what compilers leave of the peak beside what kernels can.
         product_share: Fraction = Fraction(1.0),
         /// Share of the memory's rate that it reaches in serving and in kernels by themselves, of what the chip's kernels can.
@@ -166,7 +168,7 @@ crate::spec! {
 }
 
 /// Fields that are numbers.
-const NUMBERS: [&str; 53] = [
+const NUMBERS: [&str; 54] = [
     "overlap_hand_over",
     "hidden_delays",
     "fragments",
@@ -198,6 +200,7 @@ const NUMBERS: [&str; 53] = [
     "collectives_beside_gradients",
     "attention",
     "attention_kernel",
+    "product_library",
     "elementwise",
     "vector_kernels_forward",
     "vector_kernels_backward",
@@ -243,52 +246,64 @@ fn check(stack: &Stack, node: &Node, reader: &mut Reader) {
     }
 }
 
-/// Names of the fused attention kernels of all chips of the catalogue.
-fn known_attention_kernels() -> &'static [String] {
-    static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
-        let mut names = Vec::new();
+/// What a stack takes of the chip it runs on by a name: its own field, the section of `kernels` that lists them, what one is called, and what stands for one that the chip lacks.
+const NAMED: [(&str, &str, &str, &str); 2] = [
+    ("attention_kernel", "fused_attention", "an attention kernel", "the first of these"),
+    ("product_library", "libraries", "a library of products", "what the chip states without"),
+];
+
+/// Names in a section of the kernels of all chips of the catalogue.
+fn known(section: usize) -> &'static [String] {
+    static NAMES: LazyLock<[Vec<String>; 2]> = LazyLock::new(|| {
+        let mut names = [Vec::new(), Vec::new()];
         for entry in catalogue::entries().iter().filter(|entry| entry.kind == catalogue::Kind::Chip) {
             let chip = Loader.load(&entry.file(), None).and_then(|node| Loader.expand(&node, ""));
             let kernels = chip.ok().and_then(|chip| chip.get("kernels").cloned());
-            let listed = kernels.and_then(|kernels| kernels.get("fused_attention").cloned());
-            if let Some(Value::Map(entries)) = listed.map(|listed| listed.value) {
-                names.extend(entries.into_iter().map(|(name, ..)| name));
+            for (names, (_, section, ..)) in names.iter_mut().zip(NAMED) {
+                let listed = kernels.as_ref().and_then(|kernels| kernels.get(section).cloned());
+                if let Some(Value::Map(entries)) = listed.map(|listed| listed.value) {
+                    names.extend(entries.into_iter().map(|(name, ..)| name));
+                }
             }
         }
-        names.sort();
-        names.dedup();
+        for names in &mut names {
+            names.sort();
+            names.dedup();
+        }
         names
     });
-    &NAMES
+    &NAMES[section]
 }
 
-/// An attention kernel that neither the system's chip nor any of the catalogue has is a slip. One that other chips alone have stands for the first of this
-/// chip: stacks run on chips of several kinds.
-pub(super) fn check_attention_kernel(system: &System, node: &Node, reader: &mut Reader) {
+/// A name that neither the system's chip nor any of the catalogue has is a slip. One that other chips alone have is none: stacks run on chips of several kinds.
+pub(super) fn check_names(system: &System, node: &Node, reader: &mut Reader) {
     let (Some(stack), Some(kernels)) = (&system.stack, &system.chip.0.kernels) else { return };
-    let Some(name) = &stack.0.attention_kernel else { return };
-    let own: Vec<&str> = kernels.fused_attention.0.iter().map(|(own, _)| own.as_str()).collect();
-    if own.is_empty() || own.contains(&name.as_str()) || known_attention_kernels().contains(name) {
-        return;
+    let attention: Vec<&str> = kernels.fused_attention.0.iter().map(|(own, _)| own.as_str()).collect();
+    let libraries: Vec<&str> = kernels.libraries.0.iter().map(|(own, _)| own.as_str()).collect();
+    let asked = [&stack.0.attention_kernel, &stack.0.product_library];
+    for (i, (own, name)) in [attention, libraries].into_iter().zip(asked).enumerate() {
+        let ((field, _, what, instead), Some(name)) = (NAMED[i], name) else { continue };
+        if (own.is_empty() && i == 0) || own.contains(&name.as_str()) || known(i).contains(name) {
+            continue;
+        }
+        let others: Vec<&str> = known(i).iter().map(String::as_str).filter(|other| !own.contains(other)).collect();
+        let all: Vec<&str> = own.iter().chain(&others).copied().collect();
+        // The stack is read from its file once more for the line.
+        let stated = node.get("stack").and_then(|at| Loader.expand(at, "stack").ok());
+        let at = stated.as_ref().and_then(|stack| stack.get(field)).unwrap_or(node).clone();
+        let has = if own.is_empty() { "none".into() } else { own.join(", ") };
+        reader.within(format!("stack.{field}"), |r| {
+            r.problem(
+                &at,
+                format!(
+                    "expected {what} of the chip {} ({has}), or one of another chip ({}), which stands for {instead}, found {name:?}{}",
+                    system.chip.0.name,
+                    others.join(", "),
+                    meant(name, &all)
+                ),
+            );
+        });
     }
-    let others = known_attention_kernels().iter().map(String::as_str).filter(|other| !own.contains(other));
-    let others: Vec<&str> = others.collect();
-    let all: Vec<&str> = own.iter().chain(&others).copied().collect();
-    // The stack is read from its file once more for the line.
-    let stated = node.get("stack").and_then(|at| Loader.expand(at, "stack").ok());
-    let at = stated.as_ref().and_then(|stack| stack.get("attention_kernel")).unwrap_or(node).clone();
-    reader.within("stack.attention_kernel", |r| {
-        r.problem(
-            &at,
-            format!(
-                "expected an attention kernel of the chip {} ({}), or one of another chip ({}), which stands for the first of these, found {name:?}{}",
-                system.chip.0.name,
-                own.join(", "),
-                others.join(", "),
-                meant(name, &all)
-            ),
-        );
-    });
 }
 
 impl Stack {
@@ -312,6 +327,7 @@ impl Stack {
             collectives_beside_gradients: Share(0.0),
             attention: Attention::Flash,
             attention_kernel: None,
+            product_library: None,
             product_share: Fraction(1.0),
             memory_share: Fraction(1.0),
             grouped_share: Fraction(1.0),

@@ -163,12 +163,14 @@ fn sent_by_hand(model: &LanguageModel, e: &Execution, bandwidth: f64) -> f64 {
     let division: Division = BlockKey::of(e).division;
     let part = |n: u64| (n as f64 - 1.0) / n as f64;
     let (hidden, again) = (hidden_bytes(model, &division), f64::from(u8::from(e.recompute == Recompute::Full)));
-    let reduce = 2.0 * part(e.tp) * hidden;
-    let gathered = if e.sequence_parallel { 2.0 * part(e.tp) * hidden } else { 0.0 };
-    let around = (3.0 + again) * (e.cp as f64 - 1.0) * keys_and_values_bytes(model, &division);
+    let (reduce, crossing) = (2.0 * part(e.tp) * hidden, model.crossing());
+    let gathered = if e.sequence_parallel { (2.0 + 2.0 * crossing) * part(e.tp) * hidden } else { 0.0 };
+    let around = (1.0 + crossing) * (3.0 + again) * (e.cp as f64 - 1.0) * keys_and_values_bytes(model, &division);
     let routed = (4.0 + 2.0 * again) * part(e.ep) * expert_bytes(model, &division);
     let experts = model.expert_layers() as f64 * routed;
-    let layers = model.layers as f64 * ((4.0 + 2.0 * again) * reduce + gathered + around) + experts;
+    // A decoder's layer adds up once more forward, and two gradients backward.
+    let reduces = (2.0 + crossing) * (1.0 + again) + 2.0 + 2.0 * crossing;
+    let layers = model.layers as f64 * (reduces * reduce + gathered + around) + experts;
     let microbatches = (model.global_batch / (e.dp * e.micro_batch)) as f64;
     let weights = ChipWeights::of(model, e.tp, e.ep, 1);
     let (dense, of_experts) = weights.of_stage(&stages(model, 1)[0]);
@@ -189,8 +191,9 @@ fn no_port_carries_more_than_it_can() {
     let experts = model(
         "layers: 4, hidden: 512, heads: 8, vocab: 51200, seq: 256, global_batch: 32, experts: { count: 8, top_k: 2, ffn: 256 }",
     );
+    let both = LanguageModel { encoder_layers: Some(2), ..plain.clone() };
     let (mut tight, mut looked) = (0, 0);
-    for model in [&plain, &experts] {
+    for model in [&plain, &experts, &both] {
         let pins = Pins { chips: Some(16), pp: Some(1), ..Pins::default() };
         for e in executions(&m, model, &pins).iter().step_by(3) {
             let block = block(&m, model, e);

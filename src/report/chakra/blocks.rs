@@ -9,7 +9,9 @@
 
 use super::comms::{self, Comm};
 use crate::execution::block::BlockPass;
-use crate::execution::communication::{Exposed, LayerCommunication, expert_bytes, hidden_bytes, keys_and_values_bytes};
+use crate::execution::communication::{
+    Exposed, LayerCommunication, crossing_reduces, expert_bytes, hidden_bytes, keys_and_values_bytes,
+};
 use crate::execution::layer::{Division, KernelTime, Kernels, Phase, Sums, Work};
 use crate::execution::mapping::LayerMapping;
 use crate::execution::passes::Pass;
@@ -231,7 +233,7 @@ impl OfKernels<'_> {
         let (mut forward, mut backward) = (Vec::new(), Vec::new());
         let put = |list: &mut Vec<Comm>, group, kind, bytes| list.push(Comm::new(group, kind, bytes));
         if e.cp > 1 {
-            let bytes = keys_and_values_bytes(model, division);
+            let bytes = (1.0 + model.crossing()) * keys_and_values_bytes(model, division);
             put(&mut forward, Group::Context, CommType::AllGather, bytes);
             put(&mut backward, Group::Context, CommType::AllGather, bytes);
             put(&mut backward, Group::Context, CommType::ReduceScatter, bytes * e.cp as f64);
@@ -245,15 +247,20 @@ impl OfKernels<'_> {
         }
         if e.tp > 1 {
             let (whole, part) = (hidden_bytes(model, division), hidden_bytes(model, division) / e.tp as f64);
-            for _ in 0..if model.parallel_block { 1 } else { 2 } {
-                for (list, gathers) in [(&mut forward, 1), (&mut backward, 2)] {
+            let mut reduced = |[ahead, back]: [f64; 2]| {
+                for (list, times, gathers) in [(&mut forward, ahead, 1), (&mut backward, back, 2)] {
                     if e.sequence_parallel {
-                        (0..gathers).for_each(|_| put(list, Group::Tensor, CommType::AllGather, part));
-                        put(list, Group::Tensor, CommType::ReduceScatter, whole);
+                        (0..gathers).for_each(|_| put(list, Group::Tensor, CommType::AllGather, times * part));
+                        put(list, Group::Tensor, CommType::ReduceScatter, times * whole);
                     } else {
-                        put(list, Group::Tensor, CommType::AllReduce, whole);
+                        put(list, Group::Tensor, CommType::AllReduce, times * whole);
                     }
                 }
+            };
+            (0..if model.parallel_block { 1 } else { 2 }).for_each(|_| reduced([1.0; 2]));
+            // The mean of all layers, as their kernels are.
+            if model.crossing() > 0.0 {
+                reduced(crossing_reduces(model));
             }
         }
         [forward, backward]

@@ -347,7 +347,7 @@ crate::spec! {
         /// Tokens before a sample whose hidden channels each layer keeps and attends to besides (Transformer-XL, section 3.2); left out: none.
         segment_memory: Option<u64>,
         /// Of the layers those of an encoder, which reads a source as long as the sample; the others are a decoder that attends to what it makes of it besides
-        /// its own tokens (Vaswani et al. 2017, arXiv 1706.03762, section 3.1), which is spread over all layers and all stages; what chips send each other for it is not counted.
+        /// its own tokens (Vaswani et al. 2017, arXiv 1706.03762, section 3.1), which is spread over all layers: each stage of a pipeline has the mean of both.
         /// Left out: none.
         encoder_layers: Option<u64>,
         /// Layers that see all tokens in spite of the window, the last of each of as many equal groups; left out: none.
