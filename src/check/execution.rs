@@ -230,7 +230,9 @@ impl<'a> Derived<'a> {
         };
         let stages = counts.iter().enumerate().map(stage).collect();
         let state = StateBytes::training(&model.types);
-        let reduced = machine.stack.gradient_reduction.map_or(model.types.gradients.bytes(), |b| b.0);
+        let own = model.types.gradients.bytes();
+        let stated = machine.stack.gradient_reduction.map_or(own, |bytes| bytes.0);
+        let reduced = if machine.best { stated.min(own) } else { stated };
         Self {
             machine,
             e,
@@ -263,6 +265,14 @@ impl<'a> Derived<'a> {
     fn trained(&self, s: &Stage) -> (f64, f64) {
         let Some((layer, head)) = self.of_frozen else { return self.held(s) };
         ((s.plain + s.experts) * layer + if s.last { head } else { 0.0 }, 0.0)
+    }
+
+    /// Of so many weights outside experts and in them what a chip has where it rests: whole, or its part, an expert's among the chips that have it.
+    fn at_rest(&self, (dense, experts): (f64, f64)) -> f64 {
+        match self.e.zero {
+            Zero::Weights => (dense + experts * self.e.ep as f64) / self.replicas,
+            _ => dense + experts,
+        }
     }
 
     /// Whether the head alone is trained.
@@ -342,8 +352,7 @@ impl<'a> Derived<'a> {
         }
         if matches!(e.offload, Offload::Weights | Offload::All) {
             let (dense, experts) = self.held(s);
-            let whole = 2.0 * (dense + experts) * self.state.weights;
-            moved += if e.zero == Zero::Weights { whole / self.replicas } else { whole };
+            moved += 2.0 * self.at_rest((dense, experts)) * self.state.weights;
         }
         let way = self.machine.second_tier.map_or(f64::INFINITY, |(bandwidth, _)| bandwidth);
         seconds.max(moved / way) + self.waited_hop(s) + self.machine.stack.host_microbatch.0
@@ -463,8 +472,7 @@ impl<'a> Derived<'a> {
                 moved += 2.0 * m * (s.plain * self.blocks.plain.kept + s.experts * self.blocks.experts.kept);
             }
             if matches!(e.offload, Offload::Weights | Offload::All) {
-                let whole = 2.0 * (held + held_experts) * self.state.weights;
-                moved += m * if e.zero == Zero::Weights { whole / self.replicas } else { whole };
+                moved += 2.0 * m * self.at_rest((held, held_experts)) * self.state.weights;
             }
             if self.sends_states() {
                 moved += 2.0 * own * self.state.optimizer;

@@ -102,7 +102,8 @@ impl LanguageModel {
         let width = self.query_width() as f64 + self.value_width() as f64;
         let kv = match self.latent_attention {
             Some(_) => a * width,
-            None => 2.0 * self.kv_heads() as f64 * self.head_dim() as f64,
+            // A chip keeps whole heads of keys and values.
+            None => 2.0 * t * self.key_value_heads(policy.tp) * self.head_dim() as f64,
         };
         // Compressed queries, keys and values are small and every chip has them whole.
         let compressed = self.latent_attention.map_or(0.0, |l| (l.q_rank.unwrap_or(0) + l.kv_rank + l.rope_dim) as f64);
@@ -149,7 +150,7 @@ impl LanguageModel {
         let (qk, v) = (self.query_width() as f64, self.value_width() as f64);
         let kv = match self.latent_attention {
             Some(_) => a * (qk + v),
-            None => self.kv_heads() as f64 * (qk + v),
+            None => t * self.key_value_heads(policy.tp) * (qk + v),
         };
         let inner = match self.experts.filter(|_| with_experts) {
             Some(e) => e.top_k as f64 * e.capacity_factor.unwrap_or(1.0) * e.ffn as f64 + e.shared_width(),

@@ -88,7 +88,7 @@ pub fn keys_and_values_bytes(model: &LanguageModel, division: &Division) -> f64 
     let widths = (model.query_width() + model.value_width()) as f64;
     let width = match model.latent_attention {
         Some(_) => model.heads as f64 * widths / t,
-        None => (model.kv_heads() as f64 / t).max(1.0) * widths,
+        None => model.key_value_heads(division.tp) * widths,
     };
     let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
     tokens * width * model.types.activations.bytes()

@@ -25,7 +25,7 @@ use super::mapping::{Branch, Core, LayerMapping, Sharding};
 use crate::model::attention_kernel::{Cost, FusedAttentionWork};
 use crate::model::kernel_time::Product;
 use crate::model::ranks::{Group, Parallelism};
-use crate::workload::language::{AttentionCount, LanguageModel, Position};
+use crate::workload::language::{LanguageModel, Position};
 
 /// Which part of a step a kernel belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -265,9 +265,29 @@ impl<'a> Kernels<'a> {
 
     /// The core of a sequence's attention to itself.
     fn own_attention(&mut self) {
-        let model = self.model;
-        let edges = if model.window.is_some() { 2.0 } else { model.masked_layers() };
-        self.attention_core(model.own_attended(model.seq, AttentionCount::Masked), edges);
+        let (model, seq) = (self.model, self.model.seq);
+        // Layers with a window and those that see all are kernels of two sizes; a window that holds the sample is none.
+        let window = model.window.filter(|window| *window < seq);
+        let full = model.full_layers_before(model.layers) as f64 / model.layers.max(1) as f64;
+        let full = if window.is_some() { full } else { 1.0 };
+        for (share, seen, edges) in [(full, seq, model.masked_layers()), (1.0 - full, window.unwrap_or(seq), 2.0)]
+            .into_iter()
+            .filter(|(s, ..)| *s > 0.0)
+        {
+            let before = self.list.len();
+            self.attention_core(model.attended_within(seq, seen), edges);
+            self.as_a_share(before, share);
+        }
+    }
+
+    /// What is listed from `before` on as the mean over all layers, of which a share has it.
+    fn as_a_share(&mut self, before: usize, share: f64) {
+        for kernel in &mut self.list[before..] {
+            kernel.flop *= share;
+            kernel.bytes *= share;
+            kernel.seconds *= share;
+            kernel.arithmetic *= share;
+        }
     }
 
     /// The attention core: products of queries with keys and of weights with values, and what is between, for tokens that see `seen` others on average, in
@@ -362,8 +382,8 @@ impl<'a> Kernels<'a> {
                 self.weight("key_value", 1.0, tokens, a * (l.nope_dim as f64 + v) / t, c);
             }
             None => {
-                // A chip has at least one head of keys and values.
-                let kv = (model.kv_heads() as f64 / t).max(1.0) * (qk + v);
+                // A chip has whole heads of keys and values.
+                let kv = model.key_value_heads(self.division.tp) * (qk + v);
                 self.weight("query_key_value", 1.0, tokens * model.keys_per_token(), a * qk / t + kv, h);
                 if relative {
                     let distances = model.seq as f64 * model.keys_per_token() / self.division.cp as f64;
@@ -475,7 +495,7 @@ impl<'a> Kernels<'a> {
         let values = (model.heads * model.value_width()) as f64;
         let kv = match model.latent_attention {
             Some(_) => queries + values,
-            None => (model.kv_heads() as f64).max(t) * (model.query_width() + model.value_width()) as f64,
+            None => t * model.key_value_heads(self.division.tp) * (model.query_width() + model.value_width()) as f64,
         };
         let rotated = match (model.position, model.latent_attention) {
             (Position::Rotary, Some(l)) => (model.heads + 1) as f64 * l.rope_dim as f64,
@@ -555,7 +575,7 @@ impl<'a> Kernels<'a> {
         // A third forward: a row read and written, of three such pairs.
         self.vector("embedding", Phase::Forward, Work::Vector, bytes / 3.0, kernels / 3.0);
         self.vector("embedding", Phase::BackwardWeight, Work::Vector, 2.0 * bytes / 3.0, 2.0 * kernels / 3.0);
-        if let Some(width) = self.model.embedding_width {
+        if let Some(width) = self.model.narrow_embedding() {
             self.weight("embedding_widening", 1.0, self.tokens(), self.model.hidden as f64 / self.t(), width as f64);
         }
         if let Some(p) = self.model.patches {
@@ -583,7 +603,7 @@ impl<'a> Kernels<'a> {
             self.weight_at("head_transform", [1.0, rows, h / t, h], rate, false, [0.0; 3]);
             self.asked |= self.trained;
         }
-        if let Some(width) = model.embedding_width {
+        if let Some(width) = model.narrow_embedding() {
             self.weight_at("head_narrowing", [1.0, rows, width as f64, h / t], rate, false, [0.0; 3]);
             self.asked |= self.trained;
         }

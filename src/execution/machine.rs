@@ -51,6 +51,8 @@ pub struct Machine {
     pub stack: Stack,
     /// Whether the software is ideal: of two ways to run a collective it takes the faster.
     pub ideal: bool,
+    /// Whether it reaches of everything the best that any software is known to reach.
+    pub best: bool,
     /// What its parts draw.
     pub power: Power,
     options: ModelOptions,
@@ -256,7 +258,7 @@ impl Machine {
         let of = |t: &DataType| kernels.peak_of(t.word()).map(|p| (*t, p));
         let peaks: Vec<(DataType, f64)> = DataType::ALL.iter().filter_map(of).collect();
         let mut out = Self::of_parts(system, times, peaks);
-        out.stack = software;
+        (out.stack, out.best) = (software, best);
         let share = out.stack.product_share.0;
         for (t, rate) in &mut out.rates {
             let reached = match best {
@@ -313,6 +315,7 @@ impl Machine {
             dimensions,
             stack: Stack::ideal(),
             ideal: false,
+            best: false,
             power: Power::of(system),
             options,
             lines: Lines::default(),
@@ -332,6 +335,12 @@ impl Machine {
                 Err(other_types(&self.name, &format!("the chip states no peak for {wanted}"), model, &there))
             }
         }
+    }
+
+    /// Bytes of a gradient in the reduction among replicas: what the software takes, or the least of what any is known to take and the gradients' own type.
+    pub fn reduced_bytes(&self, types: &Types) -> f64 {
+        let own = types.gradients.bytes();
+        self.stack.gradient_reduction.map_or(own, |stated| if self.best { stated.0.min(own) } else { stated.0 })
     }
 
     /// Bytes that the optimiser moves for each weight.

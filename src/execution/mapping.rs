@@ -162,11 +162,11 @@ fn sizes(model: &LanguageModel, division: &Division, of_attention: bool) -> Size
     let (h, word) = (model.hidden as f64, model.types.activations.bytes());
     if of_attention {
         let (a, qk, v) = (model.heads as f64, model.query_width() as f64, model.value_width() as f64);
-        let kv = model.kv_heads() as f64;
+        let (kv, held) = (model.kv_heads() as f64, t * model.key_value_heads(division.tp));
         Sizes {
             first: h * (a * qk + kv * (qk + v)),
             last: h * a * v,
-            before: own * (a * qk + kv.max(t) * (qk + v)) * word,
+            before: own * (a * qk + held * (qk + v)) * word,
             after: own * a * v * word,
         }
     } else {

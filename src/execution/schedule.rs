@@ -219,7 +219,7 @@ impl Constants {
         let state = StateBytes::training(&model.types);
         Self {
             state,
-            reduced: stack.gradient_reduction.map_or(model.types.gradients.bytes(), |b| b.0),
+            reduced: machine.reduced_bytes(&model.types),
             optimizer: machine.optimizer_bytes(&model.types) / machine.kernels.bandwidth(),
             optimizer_bytes: machine.optimizer_bytes(&model.types),
             hand_overs: if model.head_alone { 1.0 } else { 2.0 },
@@ -413,10 +413,13 @@ impl Pipeline<'_> {
     pub(super) fn offloaded(&self, e: &Execution, s: &StageKind) -> f64 {
         let kept = s.plain * self.block.plain.kept + s.experts * self.block.experts.kept;
         let (dense, experts) = self.weights.of_stage(s);
-        let shared = if e.zero == Zero::Weights { (e.dp * e.cp) as f64 } else { 1.0 };
         let activations = if matches!(e.offload, Offload::Activations | Offload::All) { 2.0 * kept } else { 0.0 };
         let held = matches!(e.offload, Offload::Weights | Offload::All);
-        activations + if held { 2.0 * (dense + experts) * self.constants.state.weights / shared } else { 0.0 }
+        let replicas = if e.zero == Zero::Weights { (e.dp * e.cp) as f64 } else { 1.0 };
+        // Of an expert there are fewer replicas than of what all chips hold.
+        let of_expert = if e.zero == Zero::Weights { replicas / e.ep.max(1) as f64 } else { 1.0 };
+        let weights = (dense / replicas + experts / of_expert) * self.constants.state.weights;
+        activations + if held { 2.0 * weights } else { 0.0 }
     }
 
     /// Bytes of states that come from the second tier and go back in an iteration, of so many weights.

@@ -2,6 +2,7 @@
 
 mod cross;
 mod links;
+mod neutral;
 mod trained;
 
 use super::block::{BlockKey, Blocks, Inner};

@@ -189,7 +189,13 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
                 say("libraries", format!("{name}: {word}: the chip states no peak for it"));
             } else if share.0 < kernels.efficiency_of(word) {
                 let least = kernels.efficiency_of(word);
-                say("libraries", format!("{name}: {word}: expected at least the share that the chip states, {least}, found {}", share.0));
+                say(
+                    "libraries",
+                    format!(
+                        "{name}: {word}: expected at least the share that the chip states, {least}, found {}",
+                        share.0
+                    ),
+                );
             }
         }
     }

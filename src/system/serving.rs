@@ -316,6 +316,7 @@ impl Serving {
                 routing: best.routing.min(one.routing),
                 most_tokens: best.most_tokens.min(one.most_tokens),
                 collectives: best.collectives.or(one.collectives),
+                narrow_ends: best.narrow_ends || one.narrow_ends,
                 ..best
             }
         })

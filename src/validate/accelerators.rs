@@ -2,6 +2,7 @@
 
 use super::row::Row;
 use super::sources::{Partly, Queued, Source, WholeRun};
+use crate::execution::Recompute;
 use crate::spec::{
     Loader, Problems, Reader, catalogue,
     read::{Fraction, Ref},
@@ -60,6 +61,8 @@ crate::spec! {
         of: Option<String>,
         /// Where it is said that these runs have it, where the word alone does not.
         because: Option<String>,
+        /// What its training computes again where a row does not say.
+        recompute: Option<Recompute>,
         /// The software.
         stack: Ref<Stack>,
     }
@@ -219,6 +222,15 @@ pub fn peak(name: &str, precision: DataType) -> Option<f64> {
 
 /// The software that a row names, if it is known.
 pub fn software(row: &Row, chip: &str) -> Option<&'static Ref<Stack>> {
+    named_software(row, chip).map(|named| &named.stack)
+}
+
+/// What the software that a row names computes again where the row does not say.
+pub fn usual_recompute(row: &Row) -> Option<Recompute> {
+    named_software(row, &known(&row.accelerator)?.chip.0.name)?.recompute
+}
+
+fn named_software(row: &Row, chip: &str) -> Option<&'static Named> {
     let first = row.notes.split(';').next().unwrap_or_default();
     let within = |part: &Option<String>, text: &str| part.as_deref().is_none_or(|part| text.contains(part));
     let suits = |named: &&Named| {
@@ -228,7 +240,7 @@ pub fn software(row: &Row, chip: &str) -> Option<&'static Ref<Stack>> {
             && within(&named.says, &row.notes)
             && within(&named.of, &row.source)
     };
-    shipped().ok()?.software.iter().find(suits).map(|named| &named.stack)
+    shipped().ok()?.software.iter().find(suits)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::accelerators;
 use super::boxes;
-use super::point::Point;
+use super::point::{Point, stated_recompute};
 use super::predict::NotPredicted;
 use crate::execution::search::Pins;
 use crate::execution::{Execution, Machine, Offload, Recompute, Schedule, Zero};
@@ -110,7 +110,7 @@ impl Known {
             cp: Some(point.notes.cp.unwrap_or(1)),
             micro_batch: point.row.micro_batch,
             zero: point.notes.zero.or(self.zero),
-            recompute: self.recompute,
+            recompute: stated_recompute(&point.row, &point.notes, point.source).or(self.recompute),
             offload: Some(Offload::None),
             overlap_dp: Some(self.overlap_dp && !point.notes.dp_not_overlapped),
             overlap_tp: Some(self.overlap_tp),
@@ -203,7 +203,9 @@ pub fn stated(point: &Point) -> Pins {
         dp: row.dp.or(replicas),
         cp,
         zero: point.notes.zero.or(source.and_then(|s| s.zero)),
-        recompute: source.and_then(|s| s.recompute),
+        recompute: stated_recompute(row, &point.notes, source)
+            .or(source.and_then(|s| s.recompute))
+            .or_else(|| accelerators::usual_recompute(row)),
         ..Pins::default()
     }
 }

@@ -180,6 +180,9 @@ fn explained(row: &Row, model: LanguageModel, assumed: &mut Vec<String>) -> Resu
     if (1.0..=6.0).contains(&(width / h)) {
         let ffn = ((width / 64.0).round() * 64.0) as u64;
         assumed.push(format!("a perceptron of {ffn}, as its parameters say"));
+        if model.kv_heads.is_none() {
+            assumed.push("as many heads of keys and values as of queries".into());
+        }
         return Ok(LanguageModel { ffn: Some(ffn), ..model });
     }
     Err(format!(
@@ -222,6 +225,12 @@ fn of_named(
         assumed.push(format!("sequences of {} tokens", found.seq));
         found.seq
     });
+    // An encoder that serves gives its last hidden channels, where it is not said to predict words.
+    let serves = pass == ModelPass::Inference && !found.causal;
+    let unread = serves && found.head == Head::MaskedTokens && !row.workload.contains("MaskedLM");
+    if unread {
+        assumed.push("no head".into());
+    }
     if layers < found.layers {
         assumed.push(format!("its first {layers} layers"));
     }
@@ -235,6 +244,7 @@ fn of_named(
         pass,
         dropout: found.dropout && pass == ModelPass::Training,
         global_batch: batch,
+        head: if unread { Head::None } else { found.head },
         ..found.clone()
     };
     Ok((model, assumed))
@@ -278,8 +288,8 @@ pub fn model(
     let types = types(notes, perceptron, pass);
     // Rows of inference that state sizes are of models as they are served, of which the catalogue's have training's batches and lengths alone.
     let open = row.layers.is_none() || row.hidden.is_none();
-    if let Some(found) =
-        named_and_layers(row).filter(|_| row.origin == Origin::Ours && (pass == ModelPass::Training || open))
+    if let Some(found) = named_and_layers(row)
+        .filter(|(found, _)| row.origin == Origin::Ours && (pass == ModelPass::Training || open || !found.causal))
     {
         return of_named(row, notes, (batch, pass, types), found);
     }

@@ -147,7 +147,7 @@ const SAID: [(&str, Say); 22] = [
 ];
 
 /// Types that a run computes in although it mentions BF16: they come after the others.
-const NARROW: [(&str, DataType); 7] = [
+const NARROW: [(&str, DataType); 9] = [
     ("FP8", DataType::Fp8),
     ("fp8", DataType::Fp8),
     ("float8", DataType::Fp8),
@@ -156,11 +156,18 @@ const NARROW: [(&str, DataType); 7] = [
     ("FP4", DataType::Fp4),
     ("int8", DataType::Int8),
     ("INT8", DataType::Int8),
+    ("W8A8", DataType::Int8),
+    ("w8a8", DataType::Int8),
 ];
 
 /// What says of a clause that weights are kept in a type and multiplied in another.
-const WIDENED: [(&str, DataType); 15] = [
+const WIDENED: [(&str, DataType); 23] = [
     ("4-bit", DataType::Fp4),
+    ("4bit", DataType::Fp4),
+    ("4 bit", DataType::Fp4),
+    ("4.0 bpw", DataType::Fp4),
+    ("NF4", DataType::Fp4),
+    ("nf4", DataType::Fp4),
     ("int4", DataType::Fp4),
     ("INT4", DataType::Fp4),
     ("W4A16", DataType::Fp4),
@@ -170,6 +177,9 @@ const WIDENED: [(&str, DataType); 15] = [
     ("q4_", DataType::Fp4),
     ("weights MXFP4", DataType::Fp4),
     ("W8A16", DataType::Int8),
+    ("w8a16", DataType::Int8),
+    ("Q8_0", DataType::Int8),
+    ("q8_0", DataType::Int8),
     ("LLM.int8", DataType::Int8),
     ("weights int8", DataType::Int8),
     ("int8 weight-only", DataType::Int8),
@@ -178,7 +188,7 @@ const WIDENED: [(&str, DataType); 15] = [
 ];
 
 /// What a clause is about that says what keys and values are kept in.
-const OF_CACHE: [&str; 4] = ["keys and values", "KV cache", "KV-cache", "kv cache"];
+const OF_CACHE: [&str; 7] = ["keys and values", "KV cache", "KV-cache", "kv cache", "kv_cache", "kv-cache", "KV8"];
 
 /// `uses 480x480 of the cores`, or `prefill on 660x660 cores, decode on 360x360 (software)`: sides of square meshes.
 fn mesh(notes: &str) -> Option<(u64, Option<(u64, String)>)> {
@@ -212,7 +222,8 @@ pub fn read(notes: &str, seq: Option<u64>, chips: Option<u64>) -> Notes {
         let widened = WIDENED.iter().find(|(phrase, _)| clause.contains(phrase)).map(|(_, t)| *t);
         match (OF_CACHE.iter().any(|what| clause.contains(what)), widened) {
             (true, _) => {
-                let wide = [("BF16", DataType::Bf16), ("FP16", DataType::Fp16)];
+                // Of a cache alone 8 bits are as many bytes in either type.
+                let wide = [("BF16", DataType::Bf16), ("FP16", DataType::Fp16), ("KV8", DataType::Fp8)];
                 let wide = wide.into_iter().find(|(word, _)| clause.contains(word)).map(|(_, of)| of);
                 facts.cache = narrow.map(|at| NARROW[at].1).or(wide).or(facts.cache);
             }

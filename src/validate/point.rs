@@ -441,9 +441,13 @@ fn read_execution(
     if let (Some(group), Some(chips), Some(needed)) = (tp, row.chips, needed)
         && ranks > 1
         && needed > chips
-        && group % ranks == 0
     {
-        tp = Some(group / ranks);
+        // Cores that are replicas each are one of so many samples more.
+        match (group % ranks, dp) {
+            (0, _) => tp = Some(group / ranks),
+            (1, Some(replicas)) if group == 1 && replicas % ranks == 0 => dp = Some(replicas / ranks),
+            _ => {}
+        }
     }
     if let (Some(stages), Some(chips), (None, None, None)) = (source.and_then(|s| s.stages), row.chips, (tp, pp, dp))
         && stages > 0
@@ -592,6 +596,17 @@ fn experts(ep: u64, replicas: u64, tp: u64, assumed: &mut Vec<String>) -> u64 {
     ep
 }
 
+/// The policy that a row states.
+pub fn stated_recompute(row: &Row, notes: &Notes, source: Option<&Source>) -> Option<Recompute> {
+    let words = row.recompute.trim().to_ascii_lowercase();
+    match () {
+        () if words.starts_with("full") || notes.full_recompute => Some(Recompute::Full),
+        () if words.starts_with("selective") => Some(source.and_then(|s| s.selective).unwrap_or(Recompute::Selective)),
+        () if words.starts_with("none") => Some(Recompute::None),
+        () => None,
+    }
+}
+
 /// The policy that a row's words mean.
 fn recompute(row: &Row, notes: &Notes, source: Option<&Source>, assumed: &mut Vec<String>) -> Recompute {
     // docs/accuracy.md: with full recomputation the marginal microbatch of these rows would need 330 TFLOP/s, above the chip's peak.
@@ -599,25 +614,24 @@ fn recompute(row: &Row, notes: &Notes, source: Option<&Source>, assumed: &mut Ve
         assumed.push("no recomputation (with it the rows would be faster than the peak allows)".into());
         return Recompute::None;
     }
+    if let Some(policy) = stated_recompute(row, notes, source) {
+        return policy;
+    }
     let words = row.recompute.trim().to_ascii_lowercase();
+    let usual = source.and_then(|s| s.recompute).or_else(|| accelerators::usual_recompute(row));
+    let usual = usual.unwrap_or(Recompute::None);
     let mut taken = |policy: Recompute, why: &str| {
         assumed.push(format!("recomputation {policy} ({why})"));
         policy
     };
     match () {
-        () if words.starts_with("full") || notes.full_recompute => Recompute::Full,
-        () if words.starts_with("selective") => source.and_then(|s| s.selective).unwrap_or(Recompute::Selective),
-        () if words.starts_with("none") => Recompute::None,
         // MaxText's `minimal` keeps the results of products with weights, which is what selective recomputation keeps and more.
         () if words.starts_with("minimal") => taken(Recompute::Selective, "for the policy minimal"),
         () if words.starts_with("qkv_proj_offloaded") => {
             taken(Recompute::Full, "all but queries, keys and values, which are offloaded")
         }
         () if words.starts_with("partial") => taken(Recompute::Full, "for a partial one"),
-        () if words.is_empty() => taken(source.and_then(|s| s.recompute).unwrap_or(Recompute::None), "not stated"),
-        () => {
-            let usual = source.and_then(|s| s.recompute).unwrap_or(Recompute::None);
-            taken(usual, "no policy is known by the word that is stated")
-        }
+        () if words.is_empty() => taken(usual, "not stated"),
+        () => taken(usual, "no policy is known by the word that is stated"),
     }
 }

@@ -300,7 +300,7 @@ impl Served<'_> {
         let scores = Call { seconds: scores.seconds / self.serving.head_share.0, ..scores };
         // Scores are words of 4 bytes, gone over four times.
         let mut list = vec![scores, self.vector(16.0 * n * words), Self::waiting(self.start())];
-        if model.embedding_width.is_some() {
+        if model.embedding_width() != model.hidden {
             list.push(product(width, h, n));
         }
         list.extend(begins);

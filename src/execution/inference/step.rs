@@ -434,7 +434,7 @@ impl<'a> Steps<'a> {
         let width = self.model.embedding_width() as f64;
         let mut weights = self.of_head(n, words / self.layout.tp as f64, width);
         weights.seconds /= self.server.serving.head_share.0;
-        if self.model.embedding_width.is_some() {
+        if self.model.narrow_embedding().is_some() {
             weights += self.of_head(n, width, hidden);
         }
         weights += transform;

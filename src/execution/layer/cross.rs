@@ -13,7 +13,7 @@ impl Kernels<'_> {
         let before = self.list.len();
         let (model, tokens, h, t) = (self.model, self.tokens(), self.model.hidden as f64, self.t());
         let (a, qk, v) = (model.heads as f64, model.query_width() as f64, model.value_width() as f64);
-        let kv = (model.kv_heads() as f64 / t).max(1.0) * (qk + v);
+        let kv = model.key_value_heads(self.division.tp) * (qk + v);
         self.weight("cross_query", 1.0, tokens, a * qk / t, h);
         self.weight("cross_key_value", 1.0, tokens, kv, h);
         self.weight("cross_out", 1.0, tokens, h, a * v / t);
@@ -27,11 +27,6 @@ impl Kernels<'_> {
         let kernels = [stack.vector_kernels_forward, stack.vector_kernels_backward].map(|n| n as f64 / 2.0);
         self.vector("cross_vector", Phase::Forward, Work::Vector, forward + reordered, kernels[0]);
         self.vector("cross_vector", Phase::BackwardInput, Work::Vector, backward + reordered, kernels[1]);
-        for kernel in &mut self.list[before..] {
-            kernel.flop *= crossing;
-            kernel.bytes *= crossing;
-            kernel.seconds *= crossing;
-            kernel.arithmetic *= crossing;
-        }
+        self.as_a_share(before, crossing);
     }
 }

@@ -9,7 +9,9 @@ use std::collections::BTreeSet;
 pub struct Config<'n> {
     node: &'n Node,
     /// Values of fields that are left out, as the class of the model has them: a part of a file states what differs alone.
-    defaults: &'static [(&'static str, &'static str)],
+    defaults: Vec<(&'static str, &'static str)>,
+    /// What this is a part of.
+    outer: Option<&'n Node>,
     /// Names that were asked for, those of one thing together.
     asked: RefCell<BTreeSet<&'static str>>,
     /// What is wrong.
@@ -29,16 +31,50 @@ pub struct Found<T> {
 
 /// Largest count read: above it products of counts leave the integers that `f64` holds exactly.
 const MAX_COUNT: u64 = 1 << 50;
+/// Fields of a whole file that count for a part of it (`text_config`) which does not state them.
+const OUTER: [&str; 5] = ["tie_word_embeddings", "torch_dtype", "dtype", "quantization_config", "compression_config"];
+
+/// Whether a field, or the mapping that it is in, counts for a part of its file.
+fn counts_within(key: &str) -> bool {
+    let mapping = key.split_once('.').map_or(key, |(mapping, _)| mapping);
+    OUTER.contains(&mapping)
+}
+
+/// The field of a tree, dots leading into mappings, if it has a value.
+fn field<'n>(whole: &'n Node, key: &str) -> Option<&'n Node> {
+    let node = key.split('.').try_fold(whole, |node, part| node.get(part))?;
+    (node.value != Value::Null).then_some(node)
+}
+
+/// The whole number that a text is, as `4096` or as `4096.0`, which programs that know no other numbers write.
+fn whole_number(text: &str) -> Option<u64> {
+    text.parse().ok().or_else(|| {
+        let number: f64 = text.parse().ok()?;
+        (number.fract() == 0.0 && (0.0..=MAX_COUNT as f64).contains(&number)).then_some(number as u64)
+    })
+}
 
 impl<'n> Config<'n> {
     /// Of a tree.
     pub fn new(node: &'n Node) -> Self {
-        Self { node, defaults: &[], asked: RefCell::default(), problems: Vec::new(), notes: Vec::new() }
+        Self {
+            node,
+            defaults: Vec::new(),
+            outer: None,
+            asked: RefCell::default(),
+            problems: Vec::new(),
+            notes: Vec::new(),
+        }
     }
 
-    /// From here on fields that are left out have the values of the class.
-    pub fn set_defaults(&mut self, defaults: &'static [(&'static str, &'static str)]) {
-        self.defaults = defaults;
+    /// Of a part of this.
+    pub fn part(&self, node: &'n Node) -> Self {
+        Self { outer: Some(self.node), ..Self::new(node) }
+    }
+
+    /// From here on fields that are left out have these values of the class.
+    pub fn add_defaults(&mut self, defaults: &[(&'static str, &'static str)]) {
+        self.defaults.extend_from_slice(defaults);
     }
 
     /// The place of the whole.
@@ -57,15 +93,21 @@ impl<'n> Config<'n> {
 
     /// Notes what was assumed or left out.
     pub fn note(&mut self, text: impl Into<String>) {
-        self.notes.push(text.into());
+        let text = text.into();
+        // A size of the class may be asked for twice.
+        if !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
     }
 
     /// The first of several fields that has a value; dots lead into mappings.
     pub fn find(&self, keys: &[&'static str]) -> Option<(&'static str, &'n Node)> {
         self.asked.borrow_mut().extend(keys);
-        keys.iter().find_map(|key| {
-            let node = key.split('.').try_fold(self.node, |node, part| node.get(part))?;
-            (node.value != Value::Null).then_some((*key, node))
+        let own = keys.iter().find_map(|key| field(self.node, key).map(|node| (*key, node)));
+        own.or_else(|| {
+            let outer = self.outer?;
+            let mut counting = keys.iter().filter(|key| counts_within(key));
+            counting.find_map(|key| field(outer, key).map(|node| (*key, node)))
         })
     }
 
@@ -105,8 +147,18 @@ impl<'n> Config<'n> {
         }
     }
 
+    /// The count that the class has where the file does not name any of these fields: `null` is a value of its own.
+    pub fn of_class(&self, keys: &[&'static str]) -> Option<u64> {
+        self.class_value(keys)?.1.parse().ok()
+    }
+
+    fn class_value(&self, keys: &[&'static str]) -> Option<(&'static str, &'static str)> {
+        let named = keys.iter().any(|key| self.node.get(key).is_some());
+        self.defaults.iter().find(|(key, _)| !named && keys.contains(key)).copied()
+    }
+
     fn default_of(&mut self, keys: &[&'static str]) -> Option<&'static str> {
-        let (key, value) = self.defaults.iter().find(|(key, _)| keys.contains(key))?;
+        let (key, value) = self.class_value(keys)?;
         self.note(format!("{key} {value}, which the class has where the file says nothing"));
         Some(value)
     }
@@ -118,7 +170,7 @@ impl<'n> Config<'n> {
             return Some(Found { value, origin: self.origin() });
         };
         let parsed = match &node.value {
-            Value::Scalar { text, quoted: false } => text.parse::<u64>().ok().filter(|n| (1..=MAX_COUNT).contains(n)),
+            Value::Scalar { text, quoted: false } => whole_number(text).filter(|n| (1..=MAX_COUNT).contains(n)),
             _ => None,
         };
         if parsed.is_none() {
@@ -130,7 +182,7 @@ impl<'n> Config<'n> {
 
     /// A count that may also be zero, which is none.
     pub fn count_or_none(&mut self, keys: &[&'static str]) -> Option<Found<u64>> {
-        if self.text(keys) == Some("0") { None } else { self.count(keys) }
+        if self.text(keys).and_then(whole_number) == Some(0) { None } else { self.count(keys) }
     }
 
     /// A count that has to be there.

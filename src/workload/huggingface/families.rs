@@ -1,7 +1,7 @@
 //! What the layers of each family are, as its `modeling_*.py` in Hugging Face's `transformers` builds them, and which fields say so.
 
 use super::config::Config;
-use super::{Tree, parts, structure};
+use super::{Tree, defaults, parts, structure, variants};
 use crate::spec::Value;
 use crate::workload::language::{Biases, Head, Norm, Position, QkNorm};
 
@@ -84,51 +84,6 @@ impl Family {
     }
 }
 
-/// Fields of a text model within another (`text_config`) state what differs from the class alone: its other sizes.
-const GEMMA3: &[(&str, &str)] = &[
-    ("vocab_size", "262208"),
-    ("hidden_size", "2304"),
-    ("intermediate_size", "9216"),
-    ("num_hidden_layers", "26"),
-    ("num_attention_heads", "8"),
-    ("num_key_value_heads", "4"),
-    ("head_dim", "256"),
-    ("max_position_embeddings", "131072"),
-    ("sliding_window", "4096"),
-];
-const LLAMA: &[(&str, &str)] = &[
-    ("vocab_size", "32000"),
-    ("hidden_size", "4096"),
-    ("intermediate_size", "11008"),
-    ("num_hidden_layers", "32"),
-    ("num_attention_heads", "32"),
-    ("max_position_embeddings", "2048"),
-];
-const LLAMA4: &[(&str, &str)] = &[
-    ("vocab_size", "202048"),
-    ("hidden_size", "5120"),
-    ("intermediate_size", "8192"),
-    ("intermediate_size_mlp", "16384"),
-    ("num_hidden_layers", "48"),
-    ("num_attention_heads", "40"),
-    ("num_key_value_heads", "8"),
-    ("head_dim", "128"),
-    ("max_position_embeddings", "131072"),
-    ("attention_chunk_size", "8192"),
-    ("num_experts_per_tok", "1"),
-    ("num_local_experts", "16"),
-    ("interleave_moe_layer_step", "1"),
-];
-const MISTRAL: &[(&str, &str)] = &[
-    ("vocab_size", "32000"),
-    ("hidden_size", "4096"),
-    ("intermediate_size", "14336"),
-    ("num_hidden_layers", "32"),
-    ("num_attention_heads", "32"),
-    ("num_key_value_heads", "8"),
-    ("max_position_embeddings", "131072"),
-];
-
 /// Parts of models of several kinds of input that are left out here.
 const OTHER_PARTS: [&str; 5] = ["vision_config", "audio_config", "speech_config", "image_config", "qformer_config"];
 
@@ -146,14 +101,9 @@ pub fn model(whole: &mut Config, tree: &mut Tree, options: &[(String, String)]) 
     let Some((_, text)) = text else {
         return text_model(whole, tree, options, &outer, false);
     };
-    let mut inner = Config::new(text);
-    // What stands outside the part counts for it too.
-    let tie = whole.find(&["tie_word_embeddings"]).map(|(_, node)| (whole.flag(&["tie_word_embeddings"], false), node));
+    let mut inner = whole.part(text);
     let kind = inner.text(&["model_type"]).map_or_else(|| outer.clone(), str::to_string);
     text_model(&mut inner, tree, options, &kind, true);
-    if let Some((tied, node)) = tie.filter(|_| inner.find(&["tie_word_embeddings"]).is_none()) {
-        tree.set("tied_embeddings", &node.origin, tied);
-    }
     whole.notes.append(&mut inner.notes);
     whole.problems.append(&mut inner.problems);
 }
@@ -167,21 +117,15 @@ fn text_model(c: &mut Config, tree: &mut Tree, options: &[(String, String)], kin
         return;
     }
     let known = family(c, kind);
+    c.add_defaults(defaults::of_class(kind));
     if within {
-        c.set_defaults(match kind {
-            "gemma3_text" | "gemma3" => GEMMA3,
-            "llama4_text" | "llama4" => LLAMA4,
-            "llama" => LLAMA,
-            "mistral" => MISTRAL,
-            _ => &[],
-        });
+        c.add_defaults(defaults::of_part(kind));
     }
     let guessed = known.is_none();
-    let family = known.unwrap_or_else(|| by_fields(c, kind));
-    parts::all(c, tree, &family, kind, options);
-    if guessed {
-        structure::tell_unread(c);
-    }
+    let mut family = known.unwrap_or_else(|| by_fields(c, kind));
+    variants::apply(c, kind, &mut family, within);
+    parts::all(c, tree, &family, &parts::Reading { kind, guessed, options });
+    structure::tell_unread(c, guessed);
 }
 
 /// The family of a `model_type`.
@@ -191,7 +135,8 @@ fn family(c: &mut Config, kind: &str) -> Option<Family> {
         "mistral" | "mixtral" | "phi3" => Family { window: Window::Every, ..Family::gated() },
         // The text models of Qwen 2 VL and 2.5 VL are Qwen 2's.
         "qwen2" | "qwen2_moe" | "qwen2_vl" | "qwen2_vl_text" | "qwen2_5_vl" | "qwen2_5_vl_text" => {
-            Family { biases: Biases::Qkv, window: Window::From, ..Family::gated() }
+            let biases = if c.flag(&["qkv_bias"], true) { Biases::Qkv } else { Biases::None };
+            Family { biases, window: Window::From, ..Family::gated() }
         }
         "qwen3" | "qwen3_moe" => {
             let biases = if c.flag(&["attention_bias"], false) { Biases::Attention } else { Biases::None };
@@ -199,6 +144,8 @@ fn family(c: &mut Config, kind: &str) -> Option<Family> {
         }
         "llama4" | "llama4_text" => {
             let every = c.count(&["no_rope_layer_interval"]).map_or(4, |found| found.value);
+            // Norms without gains.
+            c.find(&["use_qk_norm"]);
             let biases = if c.flag(&["attention_bias"], false) { Biases::Attention } else { Biases::None };
             Family { biases, window: Window::Chunks(every), ..Family::gated() }
         }
@@ -284,6 +231,21 @@ fn family(c: &mut Config, kind: &str) -> Option<Family> {
             }
         }
         "gpt2" => Family::gpt(),
+        "gptj" | "codegen" => Family {
+            position: Position::Rotary,
+            parallel_block: true,
+            biases: Biases::Perceptron,
+            norm_shifts: Some(true),
+            head_bias: true,
+            tied: false,
+            ..Family::gpt()
+        },
+        // Two of its names are those of the code that its first releases brought along.
+        "falcon" | "RefinedWeb" | "RefinedWebModel" => falcon(c, kind),
+        "qwen" => {
+            let biases = if c.flag(&["no_bias"], true) { Biases::Qkv } else { Biases::All };
+            Family { biases, ..Family::gated() }
+        }
         "gpt_neox" => {
             let parallel_block = c.flag(&["use_parallel_residual"], true);
             let biases = if c.flag(&["attention_bias"], true) { Biases::All } else { Biases::Perceptron };
@@ -380,7 +342,24 @@ fn family(c: &mut Config, kind: &str) -> Option<Family> {
     })
 }
 
-fn architecture(c: &Config) -> Option<String> {
+/// Falcon's layer: of the new kind with two norms in a parallel block, unless it states one.
+fn falcon(c: &mut Config, kind: &str) -> Family {
+    let separate = parts::is_new_falcon(c, kind);
+    let parallel_block = c.flag(&["parallel_attn"], true) || separate;
+    let norms = c.count(&["num_ln_in_parallel_attn"]).map_or(2, |found| found.value);
+    let alibi = c.flag(&["alibi"], false);
+    Family {
+        position: if alibi { Position::Alibi } else { Position::Rotary },
+        parallel_block,
+        norms: separate.then_some(norms),
+        biases: if c.flag(&["bias"], false) { Biases::All } else { Biases::None },
+        norm_shifts: Some(true),
+        ..Family::gpt()
+    }
+}
+
+/// The first architecture that is named.
+pub(super) fn architecture(c: &Config) -> Option<String> {
     match c.find(&["architectures"]).map(|(_, node)| &node.value) {
         Some(Value::List(items)) => match items.first().map(|item| &item.value) {
             Some(Value::Scalar { text, .. }) => Some(text.clone()),
@@ -393,7 +372,9 @@ fn architecture(c: &Config) -> Option<String> {
 /// The head of an encoder; `else_head` where its architecture has none for masked words.
 fn encoder_head(c: &mut Config, else_head: Head) -> Head {
     match architecture(c) {
-        Some(name) if name.ends_with("ForMaskedLM") => Head::MaskedTokens,
+        Some(name) if ["ForMaskedLM", "LMHeadModel", "ForCausalLM"].iter().any(|end| name.ends_with(end)) => {
+            Head::MaskedTokens
+        }
         Some(name) if name.ends_with("ForPreTraining") && else_head == Head::Pooler => {
             c.note(format!("left out: the pooler and the head for the next sentence of {name}"));
             Head::MaskedTokens
@@ -419,7 +400,7 @@ fn stated_biases(c: &mut Config) -> Biases {
 
 /// The norm that a field names.
 fn stated_norm(c: &mut Config) -> Option<Norm> {
-    if let Some(named) = c.text(&["norm_type", "normalization"]).map(str::to_ascii_lowercase) {
+    if let Some(named) = c.text(&["norm_type", "normalization", "layer_norm_type"]).map(str::to_ascii_lowercase) {
         if named.contains("rms") {
             return Some(Norm::Rms);
         }
@@ -468,11 +449,27 @@ fn by_fields(c: &mut Config, kind: &str) -> Family {
     };
     let (keys, norms): (&[&str], _) = match family.norm {
         Norm::Rms => (
-            &["rmsnorm", "norm_type", "normalization", "rms_norm_eps", "rms_norm_epsilon", "norm_eps"],
+            &[
+                "rmsnorm",
+                "norm_type",
+                "normalization",
+                "layer_norm_type",
+                "rms_norm_eps",
+                "rms_norm_epsilon",
+                "norm_eps",
+            ],
             "root-mean-square norms",
         ),
         Norm::Layer => (
-            &["rmsnorm", "norm_type", "normalization", "layer_norm_epsilon", "layer_norm_eps", "layernorm_epsilon"],
+            &[
+                "rmsnorm",
+                "norm_type",
+                "normalization",
+                "layer_norm_type",
+                "layer_norm_epsilon",
+                "layer_norm_eps",
+                "layernorm_epsilon",
+            ],
             "layer norms",
         ),
     };
@@ -486,6 +483,8 @@ fn by_fields(c: &mut Config, kind: &str) -> Family {
     family.gated = match c.text(&["mlp_type"]) {
         Some("default") => false,
         Some("gated") => true,
+        // Squares of what is above zero, and gates all the same.
+        _ if kind == "bitnet" => true,
         _ => c.flag(&["use_gated_activation", "use_glu", "gated_mlp"], by_function),
     };
     let gates = if family.gated { "a gated perceptron" } else { "a perceptron of two matrices" };
@@ -495,7 +494,7 @@ fn by_fields(c: &mut Config, kind: &str) -> Family {
         Biases::All
     } else {
         match stated_biases(c) {
-            Biases::None if any(c, &["qkv_bias", "add_qkv_bias"]) => Biases::Qkv,
+            Biases::None if any(c, &["qkv_bias", "add_qkv_bias", "use_qkv_bias"]) => Biases::Qkv,
             // BERT's and its like have them and no field for them.
             Biases::None if encoder && family.position == Position::Learned => Biases::All,
             biases => biases,
@@ -510,7 +509,8 @@ fn by_fields(c: &mut Config, kind: &str) -> Family {
         said.push("norms of queries and keys over a head".into());
     }
     family.head_bias = !encoder && c.flag(&["lm_head_bias"], false);
-    family.tied = c.find(&["tie_word_embeddings"]).is_none() && family.norm == Norm::Layer;
+    let class_ties = ["minicpm", "smollm3", "ernie4_5", "ernie4_5_moe"].contains(&kind);
+    family.tied = c.find(&["tie_word_embeddings"]).is_none() && (family.norm == Norm::Layer || class_ties);
     if encoder {
         // After the norms of BERT's last layer there is none; its like with rotations have norms before.
         family.embedding_norm = family.norm == Norm::Layer;
@@ -572,8 +572,14 @@ fn window(c: &mut Config, said: &mut Vec<String>) -> Window {
     let pattern = window_pattern(c);
     let interval = c.count_or_none(&["full_attention_interval"]).map(|found| found.value);
     if let Some(every) = c.count(&["global_attn_every_n_layers"]) {
-        said.push("a window in all layers but the first of each global_attn_every_n_layers".into());
-        return Window::AllButFirst(every.value);
+        // ModernBERT's window is called otherwise than that of layers of which the last sees all (Trinity).
+        let (which, window) = if c.find(&["sliding_window"]).is_some() {
+            ("last", Window::AllBut(every.value))
+        } else {
+            ("first", Window::AllButFirst(every.value))
+        };
+        said.push(format!("a window in all layers but the {which} of each global_attn_every_n_layers"));
+        return window;
     }
     if c.find(&["layer_types"]).is_some() || c.find(&["sliding_window"]).is_none() {
         return Window::None;

@@ -6,10 +6,16 @@
 //! code in `transformers` builds it ([`families`]); a `model_type` that is none of them is read by its fields, and every assumption is
 //! noted.
 
+mod beside;
 pub mod config;
+mod defaults;
 pub mod families;
 mod parts;
 mod structure;
+mod surrogates;
+#[cfg(test)]
+mod tests;
+mod variants;
 
 use crate::spec::{Loader, Node, Origin, Problem, Problems, Value};
 use config::Config;
@@ -17,6 +23,9 @@ use std::path::Path;
 
 /// What the texts of workloads that are configurations begin with.
 pub const SCHEME: &str = "hf:";
+
+/// Largest file whose escapes are looked at: a configuration has some kilobytes.
+const MOST_BYTES: u64 = 64 << 20;
 
 /// A configuration read.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +59,7 @@ pub fn named(text: &str) -> Option<Result<Imported, Problems>> {
 /// # Errors
 /// All [`Problems`] of the configuration: what is missing, is not what it should be, or contradicts something else.
 pub fn read(path: &Path, options: &[(String, String)]) -> Result<Imported, Problems> {
-    let node = Loader.load(path, None)?;
+    let node = load(path)?;
     if !matches!(node.value, Value::Map(_)) {
         let message = format!("expected a config.json (an object of fields), found {}", node.describe());
         return Err(Problem { origin: node.origin.clone(), field: String::new(), message }.into());
@@ -69,6 +78,19 @@ pub fn read(path: &Path, options: &[(String, String)]) -> Result<Imported, Probl
         set(&mut tree, key, &origin, value);
     }
     Ok(Imported { tree, notes })
+}
+
+/// The tree of a file, of JSON whose characters are escaped in pairs too.
+fn load(path: &Path) -> Result<Node, Problem> {
+    Loader.load(path, None).or_else(|problem| {
+        // What the loader does not open for its kind is not opened here either.
+        let plain = std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() <= MOST_BYTES);
+        let text = if plain { std::fs::read_to_string(path).ok() } else { None };
+        match text.as_deref().and_then(surrogates::joined) {
+            Some(text) => Node::parse(&path.display().to_string(), &text),
+            None => Err(problem),
+        }
+    })
 }
 
 /// What the model is called: as the configuration says, else as its folder is, else as its type.

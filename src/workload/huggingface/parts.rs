@@ -3,17 +3,28 @@
 use super::Tree;
 use super::config::{Config, Found};
 use super::families::{Family, Window};
-use super::structure;
+use super::{beside, structure};
 use crate::spec::{Node, Origin, Value};
 use crate::workload::language::{Head, Position};
 
 const HIDDEN: &[&str] = &["hidden_size", "n_embd", "d_model", "n_embed"];
 const LAYERS: &[&str] = &["num_hidden_layers", "n_layer", "n_layers", "num_layers"];
 const HEADS: &[&str] = &["num_attention_heads", "n_head", "n_heads", "num_heads"];
-const KV_HEADS: &[&str] = &["num_key_value_heads", "attn_config.kv_n_heads", "num_kv_heads", "n_head_kv"];
+pub(super) const KV_HEADS: &[&str] =
+    &["num_key_value_heads", "attn_config.kv_n_heads", "num_kv_heads", "n_head_kv", "n_kv_heads", "num_query_groups"];
 const FFN: &[&str] = &["intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "d_ff"];
 const POSITIONS: &[&str] = &["max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx"];
+const DENSE: &[&str] = &["first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"];
 const EXPERTS: &[&str] = &["num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"];
+const TOP: &[&str] = &[
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "moe_topk",
+    "moe_top_k",
+    "moe_k",
+    "top_k_experts",
+    "experts_per_token",
+];
 const DROPOUTS: [&[&str]; 6] = [
     &["hidden_dropout_prob", "hidden_dropout"],
     &["attention_probs_dropout_prob", "attention_dropout", "attn_pdrop", "attn_config.attn_pdrop"],
@@ -23,9 +34,20 @@ const DROPOUTS: [&[&str]; 6] = [
     &["activation_dropout"],
 ];
 
+/// What is read, and how.
+pub(super) struct Reading<'r> {
+    /// The `model_type`.
+    pub(super) kind: &'r str,
+    /// Whether it is none that is known.
+    pub(super) guessed: bool,
+    /// Fields that are set besides.
+    pub(super) options: &'r [(String, String)],
+}
+
 /// Reads every part.
-pub(super) fn all(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str, options: &[(String, String)]) {
-    let sizes = sizes(c, tree, family, kind);
+pub(super) fn all(c: &mut Config, tree: &mut Tree, family: &Family, reading: &Reading) {
+    let Reading { kind, options, .. } = *reading;
+    let sizes = sizes(c, tree, family, reading);
     structure::refuse(c, kind, sizes.layers.as_ref());
     fixed(c, tree, family);
     if let Some(layers) = &sizes.layers {
@@ -38,6 +60,11 @@ pub(super) fn all(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str, 
     passes(c, tree, family, options);
 }
 
+/// Whether it is Falcon's second layer, which has heads of keys and values of their own number: the 40B's first release is, without saying so.
+pub(super) fn is_new_falcon(c: &mut Config, kind: &str) -> bool {
+    c.flag(&["new_decoder_architecture"], kind == "RefinedWeb")
+}
+
 /// Sizes that other fields depend on.
 struct Sizes {
     layers: Option<Found<u64>>,
@@ -45,16 +72,16 @@ struct Sizes {
     ffn: Option<Found<u64>>,
 }
 
-fn sizes(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str) -> Sizes {
+fn sizes(c: &mut Config, tree: &mut Tree, family: &Family, reading: &Reading) -> Sizes {
+    let kind = reading.kind;
     let (layers, hidden, heads) = (c.need(LAYERS), c.need(HIDDEN), c.need(HEADS));
     let head_dim = c.count(&["head_dim", "kv_channels"]);
-    let latent = c.find(&["kv_lora_rank"]).is_some();
-    // ChatGLM's heads of keys and values count where this is true.
-    let grouped = c.flag(&["multi_query_attention"], false);
-    let kv_keys = if grouped { &["multi_query_group_num"] } else { KV_HEADS };
-    // Falcon's `multi_query`, and ChatGLM's class where it says no more: one head of keys and values.
-    let one = c.flag(&["multi_query"], grouped) && c.find(&["num_key_value_heads", "num_kv_heads"]).is_none();
-    let kv = if latent { None } else { c.count(kv_keys) };
+    let latent = beside::is_latent(c);
+    let kv = if latent { None } else { beside::kv_heads(c, kind, heads.as_ref()) };
+    if latent {
+        // As many as heads, whatever stands there.
+        c.find(KV_HEADS);
+    }
     let expansion = c.count(&["expansion_ratio"]).filter(|_| kind == "mpt");
     // Llama 4's `intermediate_size` is its experts'.
     let width = match kind {
@@ -71,9 +98,14 @@ fn sizes(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str) -> Sizes 
         _ if kind == "bloom" => None,
         _ => c.count(width),
     };
+    let ffn = if ["qwen", "molmo"].contains(&kind) { ffn.map(beside::halved) } else { ffn };
     let vocab = match kind {
         "vit" => None,
-        _ if c.find(&["padded_vocab_size"]).is_some() => c.count(&["padded_vocab_size"]),
+        _ if c.find(&["padded_vocab_size"]).is_some() => {
+            // The words themselves, fewer than its rows.
+            c.find(&["vocab_size"]);
+            c.count(&["padded_vocab_size"])
+        }
         _ => c.need(&["vocab_size"]),
     };
     let key = |keys: &[&'static str], c: &Config| c.find(keys).map_or(keys[0], |(key, _)| key);
@@ -92,7 +124,7 @@ fn sizes(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str) -> Sizes 
         && (kv.value > heads.value || !heads.value.is_multiple_of(kv.value))
     {
         let message = format!("expected a divisor of the {} {}, found {}", heads.value, key(HEADS, c), kv.value);
-        c.problem(key(kv_keys, c), &kv.origin, message);
+        c.problem(beside::kv_key(c), &kv.origin, message);
     }
     for (field, found) in [("layers", &layers), ("hidden", &hidden), ("heads", &heads)] {
         if let Some(found) = found {
@@ -101,7 +133,6 @@ fn sizes(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str) -> Sizes 
     }
     match (kv, &heads) {
         (Some(kv), Some(heads)) if kv.value != heads.value => tree.set("kv_heads", &kv.origin, kv.value),
-        (None, Some(heads)) if one => tree.set("kv_heads", &heads.origin, 1),
         _ => {}
     }
     if let Some(d) = head_dim.filter(|_| !latent) {
@@ -109,22 +140,17 @@ fn sizes(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str) -> Sizes 
     }
     if let Some(ffn) = &ffn {
         tree.set("ffn", &ffn.origin, ffn.value);
-    } else if family.gated
-        && c.find(width).is_none()
-        && (c.find(EXPERTS).is_none() || c.find(&["first_k_dense_replace"]).is_some())
-    {
+    } else if family.gated && c.find(width).is_none() && (c.find(EXPERTS).is_none() || c.find(DENSE).is_some()) {
         let origin = c.origin();
-        c.problem(width[0], &origin, "missing; a gated perceptron has no usual width");
+        let alike = beside::other_widths(c);
+        c.problem(width[0], &origin, format!("missing; a gated perceptron has no usual width{alike}"));
+    } else if reading.guessed && c.find(width).is_none() && c.find(EXPERTS).is_none() {
+        beside::usual_width(c, width[0], hidden.as_ref());
     }
     if let Some(vocab) = vocab {
         tree.set("vocab", &vocab.origin, vocab.value);
     }
-    let width = c.count(&["word_embed_proj_dim", "embedding_size"]);
-    if let (Some(width), Some(hidden)) = (width, &hidden)
-        && width.value != hidden.value
-    {
-        tree.set("embedding_width", &width.origin, width.value);
-    }
+    beside::words(c, tree, kind, hidden.as_ref());
     Sizes { layers, hidden, ffn }
 }
 
@@ -213,7 +239,7 @@ fn windows(c: &mut Config, tree: &mut Tree, family: &Family, layers: u64) {
 
 /// DeepSeek's latent attention.
 fn latents(c: &mut Config, tree: &mut Tree) {
-    if c.find(&["kv_lora_rank"]).is_none() {
+    if !beside::is_latent(c) {
         return;
     }
     if let Some(rank) = c.count_or_none(&["q_lora_rank"]) {
@@ -232,9 +258,14 @@ fn latents(c: &mut Config, tree: &mut Tree) {
 }
 
 fn experts(c: &mut Config, tree: &mut Tree, kind: &str, sizes: &Sizes) {
+    // Doge states experts that this switches off.
+    if !c.flag(&["is_moe"], true) {
+        c.find(EXPERTS);
+        c.find(TOP);
+        return;
+    }
     let Some(count) = c.count_or_none(EXPERTS) else { return };
     let key = c.find(EXPERTS).map_or(EXPERTS[0], |(key, _)| key);
-    const TOP: &[&str] = &["num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k"];
     let top = c.need(TOP);
     let own = match kind.starts_with("llama4") {
         true => c.count(&["intermediate_size"]),
@@ -258,8 +289,9 @@ fn experts(c: &mut Config, tree: &mut Tree, kind: &str, sizes: &Sizes) {
     if let Some(width) = width {
         tree.set_in(part, "ffn", &width.origin, width.value);
     }
+    const SHARED: &[&str] = &["n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"];
     const SHARED_WIDTH: &[&str] = &["shared_expert_intermediate_size", "shared_intermediate_size"];
-    if let Some(shared) = c.count_or_none(&["n_shared_experts", "num_shared_experts", "moe_num_shared_experts"]) {
+    if let Some(shared) = c.count_or_none(SHARED) {
         tree.set_in(part, "shared", &shared.origin, shared.value);
     } else if let Some(width) = c.count_or_none(SHARED_WIDTH) {
         tree.set_in(part, "shared", &width.origin, 1);
@@ -275,7 +307,10 @@ fn experts(c: &mut Config, tree: &mut Tree, kind: &str, sizes: &Sizes) {
     if kind == "deepseek_v3" || c.text(&["topk_method"]) == Some("noaux_tc") {
         tree.set_in(part, "router_bias", &count.origin, true);
     }
-    let mut dense = c.count_or_none(&["first_k_dense_replace"]);
+    // The list goes before a number.
+    let listed = c.find(&["mlp_layer_types"]).is_some();
+    c.find(DENSE);
+    let mut dense = if listed { beside::listed_dense(c) } else { c.count_or_none(DENSE) };
     if let Some((field, listed, origin)) = numbers(c, "mlp_only_layers")
         && !listed.is_empty()
     {
@@ -288,8 +323,13 @@ fn experts(c: &mut Config, tree: &mut Tree, kind: &str, sizes: &Sizes) {
     if let Some(dense) = dense {
         tree.set_in(part, "first_dense_layers", &dense.origin, dense.value);
     }
-    const STEP: &[&str] =
-        &["decoder_sparse_step", "interleave_moe_layer_step", "expert_layer_period", "moe_layer_frequency"];
+    const STEP: &[&str] = &[
+        "decoder_sparse_step",
+        "interleave_moe_layer_step",
+        "expert_layer_period",
+        "moe_layer_frequency",
+        "moe_layer_interval",
+    ];
     let step = c.count(STEP);
     expert_offset(c);
     if let Some(step) = step.as_ref().filter(|s| s.value > 1) {
@@ -373,6 +413,9 @@ fn ends(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str, sizes: &Si
     if family.head != Head::Vocabulary {
         tree.set("head", &at, family.head);
     }
+    if family.head == Head::Classes {
+        beside::classes(c, tree, kind);
+    }
     if kind != "vit" {
         return;
     }
@@ -386,17 +429,6 @@ fn ends(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str, sizes: &Si
     }
     if let (None, Some(hidden)) = (&sizes.ffn, &sizes.hidden) {
         c.note(format!("intermediate_size 4 x {}", hidden.value));
-    }
-    if family.head == Head::Classes {
-        let labels = match c.find(&["id2label"]).map(|(_, node)| (node.origin.clone(), &node.value)) {
-            Some((origin, Value::Map(entries))) => Some((origin, entries.len() as u64)),
-            _ => c.count(&["num_labels"]).map(|found| (found.origin, found.value)),
-        };
-        let (origin, classes) = labels.unwrap_or_else(|| {
-            c.note("1000 classes, as of ImageNet: neither id2label nor num_labels says how many");
-            (at.clone(), 1000)
-        });
-        tree.set("classes", &origin, classes);
     }
 }
 
@@ -420,8 +452,9 @@ fn types(c: &mut Config, tree: &mut Tree, options: &[(String, String)]) {
         }
         (Some(_), None) => {}
     }
-    if let Some((key, _)) = c.find(&["quantization_config"]) {
-        let method = c.text(&["quantization_config.quant_method"]).unwrap_or("unnamed").to_string();
+    if let Some((key, _)) = c.find(&["quantization_config", "compression_config"]) {
+        const METHOD: &[&str] = &["quantization_config.quant_method", "compression_config.quant_method"];
+        let method = c.text(METHOD).unwrap_or("unnamed").to_string();
         c.note(format!("left out: {key} ({method}); types.weights and types.compute state narrower numbers"));
     }
 }

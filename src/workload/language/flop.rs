@@ -63,21 +63,24 @@ impl LanguageModel {
 
     /// The same of the tokens of its own sequence alone.
     pub fn own_attended(&self, seq: u64, count: AttentionCount) -> f64 {
-        let s = seq as f64;
-        let masked = |window: f64| {
-            let (window, part) = (window.min(s), self.masked_layers());
-            if part == 0.0 || s == 0.0 {
-                return window;
-            }
-            let before = seen_in(window, 0.0, s) / s;
-            part * before + (1.0 - part) * window
-        };
-        let before = self.segment_memory.unwrap_or(0) as f64;
         match count {
             AttentionCount::None => 0.0,
-            AttentionCount::Full => before + s,
-            AttentionCount::Masked => before + self.over_layers(|| masked(s), |window| masked(window as f64)),
+            AttentionCount::Full => self.segment_memory.unwrap_or(0) as f64 + seq as f64,
+            AttentionCount::Masked => {
+                self.over_layers(|| self.attended_within(seq, seq), |window| self.attended_within(seq, window))
+            }
         }
+    }
+
+    /// Tokens of its own sequence, and of the segment before, that a token of a layer sees in the mean where the layer sees `window` tokens.
+    pub fn attended_within(&self, seq: u64, window: u64) -> f64 {
+        let (s, part) = (seq as f64, self.masked_layers());
+        let window = window.min(seq) as f64;
+        let masked = match part == 0.0 || s == 0.0 {
+            true => window,
+            false => part * seen_in(window, 0.0, s) / s + (1.0 - part) * window,
+        };
+        self.segment_memory.unwrap_or(0) as f64 + masked
     }
 
     /// FLOP of the products of queries with keys and of weights with values, for one token that sees `attended` tokens, all layers.
@@ -96,7 +99,7 @@ impl LanguageModel {
     /// Of the head's products the share of its first matrix, before which nothing may be trained.
     fn first_of_head(&self) -> f64 {
         let (all, hidden) = (self.parameters().head_matrices, self.hidden as f64);
-        let first = match (self.head, self.embedding_width) {
+        let first = match (self.head, self.narrow_embedding()) {
             (Head::MaskedTokens | Head::Pooler, _) => hidden * hidden,
             (_, Some(width)) => hidden * width as f64,
             _ => all,
@@ -106,7 +109,7 @@ impl LanguageModel {
 
     /// FLOP of the map from words' vectors to the hidden channels, for one token; 0 where they are as wide.
     fn widening_flop_per_token(&self) -> f64 {
-        self.embedding_width.map_or(0.0, |width| 2.0 * width as f64 * self.hidden as f64)
+        self.narrow_embedding().map_or(0.0, |width| 2.0 * width as f64 * self.hidden as f64)
     }
 
     /// FLOP of the forward pass of one sample of `seq` tokens: products with weights (2 FLOP a weight and token; the embedding is

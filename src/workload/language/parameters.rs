@@ -26,6 +26,8 @@ pub struct LayerParameters {
     pub shared_experts: f64,
     /// Experts that a token is sent to.
     pub top_k: f64,
+    /// Matrices of the experts, shared ones too, that one token is multiplied with.
+    pub expert_matrices: f64,
     /// The router.
     pub router: f64,
     /// Gains and shifts of norms.
@@ -58,7 +60,7 @@ impl LayerParameters {
 
     /// Weights of matrices that one token is multiplied with.
     pub fn active_matrices(&self) -> f64 {
-        self.attention + self.perceptron + self.router + self.expert * (self.top_k + self.shared_experts)
+        self.attention + self.perceptron + self.router + self.expert_matrices
     }
 }
 
@@ -187,6 +189,7 @@ impl LanguageModel {
                     experts: e.count as f64,
                     shared_experts: e.shared_experts(one),
                     top_k: e.top_k as f64,
+                    expert_matrices: matrices * h * (e.top_k as f64 * f + e.shared_width()),
                     router: h * e.count as f64,
                     biases,
                     ..layer

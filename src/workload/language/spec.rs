@@ -443,6 +443,11 @@ impl LanguageModel {
         self.embedding_width.unwrap_or(self.hidden)
     }
 
+    /// The same where it is another than the hidden channels, so that a map lies between.
+    pub fn narrow_embedding(&self) -> Option<u64> {
+        self.embedding_width.filter(|width| *width != self.hidden)
+    }
+
     /// Layers whose perceptron is plain.
     pub fn dense_layers(&self) -> u64 {
         self.layers - self.expert_layers()

@@ -1,0 +1,121 @@
+//! Values that change nothing, and whole heads of keys and values: a field that says what holds without it is no other model.
+
+use super::*;
+use crate::system::serving::Serving;
+use crate::system::stack::Stack;
+use crate::units::Bytes;
+
+const SIZES: &str = "layers: 4, hidden: 1024, heads: 8, ffn: 4096, gated: true, norm: rms, position: rotary, vocab: 32000, seq: 2048, global_batch: 8";
+
+fn step(model: &LanguageModel, e: &Execution) -> f64 {
+    predict_any(&machine(&Parts::default()), model, e).unwrap().time.total
+}
+
+/// A window that holds the sample, one that no layer has, and an embedding as wide as the layers.
+#[test]
+fn neutral_fields_are_as_if_they_were_not_there() {
+    let e = execution(2, 1, 2, 2);
+    let plain = step(&model(SIZES), &e);
+    for more in [
+        "window: 2048",
+        "window: 100000",
+        "window: 512, full_attention_layers: 4",
+        "embedding_width: 1024",
+        "kv_heads: 8",
+        "head_dim: 128",
+    ] {
+        let other = model(&format!("{SIZES}, {more}"));
+        close(step(&other, &e), plain, 1e-12);
+        close(other.needed_flop_per_sample(), model(SIZES).needed_flop_per_sample(), 1e-12);
+    }
+}
+
+/// Layers of two kinds take the mean of both, by their numbers: one of four sees all.
+#[test]
+fn windowed_and_full_layers_are_kernels_of_two_sizes() {
+    let m = machine(&Parts::default());
+    let e = execution(1, 1, 1, 1);
+    let forward = |more: &str| block(&m, &model(&format!("{SIZES}, {more}")), &e).plain.forward;
+    let (all, some) = (forward("window: 2048"), forward("window: 256"));
+    assert!(some < 0.99 * all);
+    close(forward("window: 256, full_attention_layers: 1"), 0.25 * all + 0.75 * some, 1e-12);
+}
+
+/// Sixteen chips with a head each: with one head of keys and values or sixteen, a chip holds, computes and keeps one. Six heads on four chips are two each.
+#[test]
+fn chips_have_whole_heads_of_keys_and_values() {
+    let m = machine(&Parts { node: 16, ..Parts::default() });
+    let e = Execution { sequence_parallel: true, ..execution(16, 1, 1, 1) };
+    let of = |kv: u64| {
+        let fields =
+            format!("layers: 4, hidden: 1024, heads: 16, kv_heads: {kv}, vocab: 32000, seq: 2048, global_batch: 8");
+        predict_any(&m, &model(&fields), &e).unwrap()
+    };
+    let all = of(16);
+    for kv in [1, 2, 4, 8] {
+        let few = of(kv);
+        assert_eq!(few.memory.device.weights, all.memory.device.weights);
+        assert_eq!(few.memory.device.activations, all.memory.device.activations);
+        close(few.blocks.plain.flop, all.blocks.plain.flop, 1e-12);
+    }
+    let fields = |kv: u64| {
+        model(&format!("layers: 4, hidden: 1536, heads: 12, kv_heads: {kv}, vocab: 32000, seq: 2048, global_batch: 8"))
+    };
+    let own = |kv: u64, tp: u64| {
+        let e = execution(tp, 1, 1, 1);
+        let kernels = Kernels::new(&m, &fields(kv), BlockKey::of(&e).division, 312e12).layer(false);
+        kernels.iter().find(|k| k.name == "query_key_value").unwrap().flop
+    };
+    // Three heads of queries and two of keys and of values.
+    close(own(6, 4), own(12, 4) * 7.0 / 9.0, 1e-12);
+}
+
+/// Experts that are on one chip alone are divided by nobody under ZeRO 3: what comes from the second tier is all of theirs. Eight experts of two matrices of
+/// 1,024 by 4,096 in each of four layers, on eight chips.
+#[test]
+fn offloaded_experts_are_those_of_their_chips() {
+    let second =
+        "offload: {name: host, source: 'assumed: test', bandwidth: 1 GB/s, price: $1/(GB/s), power: 1 W/(GB/s)}\n";
+    let m = machine(&Parts { second, ..Parts::default() });
+    let moe = model(
+        "layers: 4, hidden: 1024, heads: 8, ffn: 4096, vocab: 1024, seq: 256, global_batch: 8, experts: {count: 8, top_k: 2, ffn: 4096}",
+    );
+    let e = Execution { ep: 8, zero: Zero::Weights, offload: Offload::Weights, ..execution(1, 1, 8, 1) };
+    let p = predict_any(&m, &moe, &e).unwrap();
+    let of_experts = 2.0 * 2.0 * 4.0 * 2.0 * 1024.0 * 4096.0 / 1e9;
+    assert!(p.time.total > of_experts, "{} s, {of_experts} s of experts", p.time.total);
+    let whole = predict_any(&m, &moe, &Execution { zero: Zero::Gradients, ..e }).unwrap();
+    assert!(p.time.total < whole.time.total);
+}
+
+/// Gradients narrower than what software in general reduces are reduced as they are, and an embedding as narrow as some software has it is what the best software has.
+#[test]
+fn ideal_software_reaches_what_any_does() {
+    let eight = |stack: &str| {
+        let m = machine(&Parts { node: 4, inner: 1e9, stack, ..Parts::default() });
+        let fields = SIZES.replace("layers: 4", "layers: 2");
+        let text = format!(
+            "{{kind: language_model, name: test, source: test, types: {{weights: fp16, activations: fp16, gradients: fp8}}, {fields}}}"
+        );
+        let model: LanguageModel = Reader::read(&Node::parse("model.yaml", &text).unwrap()).unwrap();
+        (m.reduced_bytes(&model.types), Machine { best: true, ..m.clone() }.reduced_bytes(&model.types))
+    };
+    assert_eq!(eight(""), (1.0, 1.0));
+    assert_eq!(eight(", gradient_reduction: 4 B"), (4.0, 1.0));
+    let narrow = Serving { narrow_ends: true, ..Serving::ideal() };
+    assert!(Serving::best_of(None, Some(narrow)).narrow_ends && !Serving::best_of(None, None).narrow_ends);
+    let stated = Stack { gradient_reduction: Some(Bytes(2.0)), ..Stack::ideal() };
+    assert_eq!(Stack::best_of([&stated].into_iter()).gradient_reduction, Some(Bytes(2.0)));
+}
+
+/// Biases of experts are no matrices.
+#[test]
+fn biases_of_experts_are_added() {
+    let of = |biases: &str| {
+        let fields = format!(
+            "layers: 2, hidden: 512, heads: 8, vocab: 1024, {biases}seq: 256, global_batch: 8, experts: {{count: 8, top_k: 2, ffn: 256, shared: 1}}"
+        );
+        model(&fields).needed_flop_per_sample()
+    };
+    assert_eq!(of("biases: perceptron, "), of(""));
+}
