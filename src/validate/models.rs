@@ -144,17 +144,26 @@ fn catalogue_models() -> &'static [LanguageModel] {
     &MODELS
 }
 
-/// The model whose parameters are those that the row states: as its family is built, else the catalogue's of these sizes, else with the perceptron
-/// that the parameters leave.
-fn explained(row: &Row, model: LanguageModel, assumed: &mut Vec<String>) -> Result<LanguageModel, String> {
+/// The model whose parameters are those that the row states: as its family is built, else the one that it names, else the catalogue's of these sizes where no name says
+/// more, else with the perceptron that the parameters leave. Printed parameters are often rounded.
+fn explained(
+    row: &Row,
+    model: LanguageModel,
+    of_family: bool,
+    assumed: &mut Vec<String>,
+) -> Result<LanguageModel, String> {
     let Some(stated) = row.params_b.map(|p| p * 1e9) else { return Ok(model) };
     let off = |model: &LanguageModel| (all_parameters(model) / stated - 1.0).abs();
     if off(&model) <= SAME_WITHIN {
         return Ok(model);
     }
     let same = |m: &&LanguageModel| (m.layers, m.hidden, m.heads) == (model.layers, model.hidden, model.heads);
+    let named = named(row).filter(same).filter(|found| off(found) <= PARAMETERS_WITHIN);
+    if named.is_none() && of_family && off(&model) <= PARAMETERS_WITHIN {
+        return Ok(model);
+    }
     let nearest = catalogue_models().iter().filter(same).min_by(|a, b| off(a).total_cmp(&off(b)));
-    if let Some(found) = nearest.filter(|found| off(found) <= SAME_WITHIN) {
+    if let Some(found) = named.or(nearest.filter(|found| off(found) <= SAME_WITHIN)) {
         assumed.push(format!("layers as those of {}", found.name));
         return Ok(LanguageModel {
             vocab: row.vocab.or(found.vocab),
@@ -371,6 +380,6 @@ pub fn model(
     if notes.ffn.is_some() || row.origin != Origin::Ours {
         return Ok((model, assumed));
     }
-    let model = explained(row, model, &mut assumed)?;
+    let model = explained(row, model, !family.words.is_empty(), &mut assumed)?;
     Ok((model, assumed))
 }

@@ -91,7 +91,7 @@ fn offloaded_experts_are_those_of_their_chips() {
 /// Gradients narrower than what software in general reduces are reduced as they are, and an embedding as narrow as some software has it is what the best software has.
 #[test]
 fn ideal_software_reaches_what_any_does() {
-    let eight = |stack: &str| {
+    let eight = |stack: &'static str| {
         let m = machine(&Parts { node: 4, inner: 1e9, stack, ..Parts::default() });
         let fields = SIZES.replace("layers: 4", "layers: 2");
         let text = format!(
