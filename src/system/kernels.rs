@@ -91,8 +91,8 @@ crate::spec! {
         efficiency: Fraction = Fraction(0.68),
         /// The same by data type, where it differs.
         type_efficiency: Table<Fraction> = Table(Vec::new()),
-        /// The same by data type of libraries of products that reach more, by their names; a stack's `product_library` takes one of them.
-        libraries: Table<Table<Fraction>> = Table(Vec::new()),
+        /// What libraries of products reach by data type, relative to that share, by their names; a stack's `product_library` takes one of them.
+        libraries: Table<Table<f64>> = Table(Vec::new()),
         /// The same by data type in servers under steady load, whose weights are converted once; left out: what a training step sustains in that type.
         served_efficiency: Table<Fraction> = Table(Vec::new()),
         /// The same for the batched products of attention.
@@ -183,18 +183,14 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
             }
         }
     }
-    for (name, shares) in &kernels.libraries.0 {
-        for (word, share) in &shares.0 {
+    for (name, factors) in &kernels.libraries.0 {
+        for (word, factor) in &factors.0 {
             if !kernels.peak.0.iter().any(|(known, _)| known == word) {
                 say("libraries", format!("{name}: {word}: the chip states no peak for it"));
-            } else if share.0 < kernels.efficiency_of(word) {
-                let least = kernels.efficiency_of(word);
+            } else if !(1.0..=100.0).contains(factor) {
                 say(
                     "libraries",
-                    format!(
-                        "{name}: {word}: expected at least the share that the chip states, {least}, found {}",
-                        share.0
-                    ),
+                    format!("{name}: {word}: expected 1 (the share that the chip states) to 100, found {factor}"),
                 );
             }
         }
@@ -306,8 +302,8 @@ impl Kernels {
     /// The same with a library of products: as the chip states where it has none of that name, or the library says nothing of the type.
     pub fn efficiency_with(&self, word: &str, library: Option<&str>) -> f64 {
         let stated = self.libraries.0.iter().find(|(name, _)| Some(name.as_str()) == library);
-        let share = stated.and_then(|(_, shares)| shares.0.iter().find(|(w, _)| w == word));
-        share.map_or_else(|| self.efficiency_of(word), |(_, share)| share.0)
+        let factor = stated.and_then(|(_, factors)| factors.0.iter().find(|(w, _)| w == word));
+        (self.efficiency_of(word) * factor.map_or(1.0, |(_, factor)| *factor)).min(1.0)
     }
 
     /// The same with whichever library reaches most.

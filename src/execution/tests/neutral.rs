@@ -98,7 +98,9 @@ fn ideal_software_reaches_what_any_does() {
             "{{kind: language_model, name: test, source: test, types: {{weights: fp16, activations: fp16, gradients: fp8}}, {fields}}}"
         );
         let model: LanguageModel = Reader::read(&Node::parse("model.yaml", &text).unwrap()).unwrap();
-        (m.reduced_bytes(&model.types), Machine { best: true, ..m.clone() }.reduced_bytes(&model.types))
+        let mut best = m.clone();
+        best.best = true;
+        (m.reduced_bytes(&model.types), best.reduced_bytes(&model.types))
     };
     assert_eq!(eight(""), (1.0, 1.0));
     assert_eq!(eight(", gradient_reduction: 4 B"), (4.0, 1.0));

@@ -76,6 +76,7 @@ fn kernels(lanes: u32) -> Kernels {
         units: u64::from(lanes) + 2,
         tiles: vec![tile(16, 24, 1.0, 4), tile(8, 8, 0.6, 1)],
         efficiency: Fraction(0.8),
+        libraries: Table(Vec::new()),
         type_efficiency: Table(Vec::new()),
         served_efficiency: Table(Vec::new()),
         batched_efficiency: Fraction(0.4),
