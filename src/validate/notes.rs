@@ -148,6 +148,9 @@ const SAID: [(&str, Say); 22] = [
 
 /// Types that a run computes in although it mentions BF16: they come after the others.
 const NARROW: [(&str, DataType); 9] = [
+    // Of 8 bits whatever the type: where a clause names one, that.
+    ("W8A8", DataType::Int8),
+    ("w8a8", DataType::Int8),
     ("FP8", DataType::Fp8),
     ("fp8", DataType::Fp8),
     ("float8", DataType::Fp8),
@@ -156,8 +159,6 @@ const NARROW: [(&str, DataType); 9] = [
     ("FP4", DataType::Fp4),
     ("int8", DataType::Int8),
     ("INT8", DataType::Int8),
-    ("W8A8", DataType::Int8),
-    ("w8a8", DataType::Int8),
 ];
 
 /// What says of a clause that weights are kept in a type and multiplied in another.
@@ -394,6 +395,10 @@ mod tests {
         assert_eq!(types("FP4; FP8 KV cache"), types("NVFP4; FP8 KV cache"));
         assert_eq!(types("FP8; keys and values BF16"), (Some(fp8), None, Some(DataType::Bf16)));
         assert_eq!(types("INT8; EP320").0, Some(int8));
+        assert_eq!(types("W8A8; kv_cache_dtype fp8"), (Some(int8), None, Some(fp8)));
+        assert_eq!(types("FP8 W8A8"), (Some(fp8), None, None));
+        assert_eq!(types("QLoRA, NF4"), (None, Some(fp4), None));
+        assert_eq!(types("GGUF Q8_0; KV8"), (None, Some(int8), Some(fp8)));
     }
 
     #[test]
