@@ -94,6 +94,11 @@ pub fn keys_and_values_bytes(model: &LanguageModel, division: &Division) -> f64 
     tokens * width * model.types.activations.bytes()
 }
 
+/// Times that a layer passes keys and values on for each other chip of context parallelism: its own, and in decoders those of the source; the mean over all layers.
+pub fn rings(model: &LanguageModel) -> f64 {
+    1.0 + model.crossing()
+}
+
 /// Bytes that a chip sends to the experts of a layer, and gets back; none without experts.
 pub fn expert_bytes(model: &LanguageModel, division: &Division) -> f64 {
     let Some(e) = model.experts else { return 0.0 };
@@ -184,8 +189,7 @@ impl LayerCommunication {
         if cp > 1 {
             let (line, own) = (line(Traffic::Around, Group::Context), keys_and_values_bytes(model, division));
             let hop = line.at(own);
-            // Around go those of a source too.
-            let hops = (cp - 1) as f64 * (1.0 + model.crossing());
+            let hops = (cp - 1) as f64 * rings(model);
             out.forward.joules += hops * line.joules(own);
             out.backward.joules += 2.0 * hops * line.joules(own);
             (out.forward.busy[1], out.backward.busy[1]) = (hops * hop, 2.0 * hops * hop);

@@ -305,7 +305,7 @@ fn sends(d: &GroupDimension) -> f64 {
 ///
 /// ```text
 /// bus    = min over dimensions of (chips inside it) x what a chip sends there
-/// ring   = halves (n-1)/n S / bus  +  halves (n-1) x step between boxes, where there are several
+/// ring   = halves (n-1)/n S / bus  +  halves x boxes x latency of the switch between them
 /// switch = (1 + 1/n) S / (link x share at which it adds up)           (each chip sends all, and gets its part and the others' sums)
 /// ```
 pub fn by_library(group: &[GroupDimension], library: &Collectives, halves: f64, bytes: f64, switches: bool) -> f64 {
@@ -318,7 +318,8 @@ pub fn by_library(group: &[GroupDimension], library: &Collectives, halves: f64, 
         bus = bus.min(inside * if i > 0 { d.wire * library.outer_share.0 } else { sends(d) });
         inside *= d.size as f64;
     }
-    let steps = if group.len() > 1 { halves * (n - 1.0) * library.outer_step.0 } else { 0.0 };
+    let boxes = group.iter().skip(1).filter(|d| d.topology == Topology::Switch);
+    let steps = halves * boxes.map(|d| d.size as f64 * d.latency).sum::<f64>();
     let ring = |start: f64, share: f64| start + halves * (n - 1.0) / n * bytes / (bus * share) + steps;
     let mut best = ring(library.short_start.0, library.short_share.0).min(ring(library.long_start.0, 1.0));
     if let ([only], true) = (group, switches && halves > 1.0)
@@ -538,7 +539,6 @@ mod tests {
             short_start: Seconds(0.5),
             short_share: Fraction(0.01),
             long_start: Seconds(2.0),
-            outer_step: Seconds(0.25),
             outer_share: Fraction(0.5),
         };
         let box_of = |sums| GroupDimension { sums, ..dimension(Topology::Switch, 8, 0.0) };
@@ -551,9 +551,9 @@ mod tests {
         near(by_library(&[box_of(Some(1.0))], &lib, 1.0, 8e9, true), 2.07);
         // Short ones: 2 x 7/8 x 10 kB at 1 GB/s after half a second, but never below one.
         near(by_library(&[box_of(None)], &lib, 2.0, 1e4, true), 1.0);
-        // Two boxes: eight links of 100 GB/s leave each, of which half is reached: 400 GB/s, more than a chip sends. 15 x 2 steps.
-        let two = [box_of(None), dimension(Topology::Switch, 2, 0.0)];
-        near(by_library(&two, &lib, 2.0, 1e9, true), 2.0 + 2.0 * 15.0 / 16.0 * 0.01 + 30.0 * 0.25);
+        // Two boxes: eight links of 100 GB/s leave each, of which half is reached: 400 GB/s, more than a chip sends. Both ways over the border of either box.
+        let two = [box_of(None), dimension(Topology::Switch, 2, 0.25)];
+        near(by_library(&two, &lib, 2.0, 1e9, true), 2.0 + 2.0 * 15.0 / 16.0 * 0.01 + 4.0 * 0.25);
         assert_eq!(by_library(&[], &lib, 2.0, 1e9, true), 0.0);
     }
 

@@ -58,8 +58,6 @@ crate::spec! {
         short_share: Fraction,
         /// Time before the bytes of a long message.
         long_start: Seconds,
-        /// Time of a step of a ring that leaves the box.
-        outer_step: Seconds = Seconds(0.0),
         /// Share of the links between boxes that a ring through all boxes reaches.
         outer_share: Fraction = Fraction(0.95),
     }

@@ -89,8 +89,8 @@ pub fn collective(point: &Point, traffic: Traffic, bytes: f64) -> Result<Predict
 pub fn product(point: &Point) -> Result<Prediction, NotPredicted> {
     let bench = bench(point)?;
     match &point.task {
-        Task::Matmul { m, n, k, precision, stored } => {
-            let product = Product { batch: 1.0, m: *m as f64, n: *n as f64, k: *k as f64 };
+        Task::Matmul { groups, m, n, k, precision, stored } => {
+            let product = Product { batch: *groups as f64, m: *m as f64, n: *n as f64, k: *k as f64 };
             let operator = match stored {
                 Some((word, in_memory)) => Operator::Stored(product, *word, *in_memory),
                 None => Operator::Matmul(product),
@@ -241,10 +241,15 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
         }
     };
     let found = found.map_err(|refusal| NotPredicted::because(refusal.to_string()))?;
-    let (latency, first, token) = match point.source.filter(|source| source.closed_loop) {
-        Some(_) => by_users(&server, &model, layout, found.batch)
+    // Users that each wait for an answer, as the source or the row's words say.
+    let users = point.source.is_some_and(|source| source.closed_loop)
+        || (found.batch > 1
+            && !server.serving.prompts_alone
+            && point.row.notes.to_ascii_lowercase().contains("concurrency"));
+    let (latency, first, token) = match users {
+        true => by_users(&server, &model, layout, found.batch)
             .map_err(|refusal| NotPredicted::because(refusal.to_string()))?,
-        None => (found.latency_s, found.ttft_s, found.tpot_s),
+        false => (found.latency_s, found.ttft_s, found.tpot_s),
     };
     Ok(Prediction::Served(Served {
         batch: found.batch as f64,

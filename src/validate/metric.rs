@@ -331,8 +331,8 @@ pub fn express(point: &Point, prediction: &Prediction) -> Result<f64, String> {
         (Metric::DeviceTime | Metric::HostTime, Prediction::Seconds(s)) => *s,
         (metric, Prediction::Served(served)) => served.express(point, metric)?,
         (Metric::OperandBandwidth, Prediction::Seconds(s)) => match &point.task {
-            Task::Matmul { m, n, k, precision, .. } => {
-                let product = Product { batch: 1.0, m: *m as f64, n: *n as f64, k: *k as f64 };
+            Task::Matmul { groups, m, n, k, precision, .. } => {
+                let product = Product { batch: *groups as f64, m: *m as f64, n: *n as f64, k: *k as f64 };
                 product.bytes(words(*precision)) / s
             }
             _ => return Err("no count of its bytes".into()),
@@ -427,7 +427,7 @@ pub fn words(precision: DataType) -> [f64; 3] {
 /// FLOP that the source counts for what was timed.
 pub(super) fn work(point: &Point) -> Result<f64, String> {
     match &point.task {
-        Task::Matmul { m, n, k, .. } => Ok(2.0 * *m as f64 * *n as f64 * *k as f64),
+        Task::Matmul { groups, m, n, k, .. } => Ok(2.0 * [*groups, *m, *n, *k].map(|n| n as f64).iter().product::<f64>()),
         Task::Attention(core) => Ok(core.printed_flop()),
         Task::Training => {
             let model = point.model.as_ref().ok_or("the model's sizes are not stated")?;

@@ -37,6 +37,8 @@ pub enum Task {
     },
     /// A matrix product on one chip.
     Matmul {
+        /// Products side by side, each with a weight of its own.
+        groups: u64,
         /// Rows of the result.
         m: u64,
         /// Columns of the result.
@@ -125,9 +127,15 @@ impl Point {
             row.metric = Metric::OutputChipRate;
         }
         let mut incomplete = None;
+        // Prompts that a source's runs have in common, and its rows do not repeat.
+        let (unsaid, mut assumed) = (row.seq.is_none() && notes.prompt_and_generated.is_none(), Vec::new());
+        if let (true, Task::Other { .. }) = (unsaid, task(&row, &notes)) {
+            let name = models::named(&row).map(|model| model.name.as_str());
+            row.seq = sources::of(&row, false, name).and_then(|source| source.seq);
+            assumed.extend(row.seq.map(|tokens| format!("prompts of {tokens} tokens")));
+        }
         let task = task(&row, &notes);
         let class = Class::of(&row, &task);
-        let mut assumed = Vec::new();
         if matches!(&task, Task::Attention(core) if core.usual_heads) {
             assumed.push("heads that make 2,048 channels".into());
         }
@@ -207,6 +215,9 @@ impl Point {
             if notes.power_unstated && row.metric != Metric::PeakMemory {
                 incomplete.get_or_insert("the power that its chips are limited to is not stated".into());
             }
+            if row.notes.contains("SUSPECT") {
+                incomplete.get_or_insert("its own notes doubt its value (SUSPECT)".into());
+            }
             if notes.loader_bound {
                 incomplete.get_or_insert("it waits for its loader, whose rate is not stated".into());
             }
@@ -256,8 +267,12 @@ impl Point {
             assumed.push(format!("a head of its own: {head}"));
         }
         // Weights of 4 bits that are widened before each product.
-        if row.workload.to_ascii_lowercase().contains("qlora")
-            && let Some(model) = &mut model
+        let lower = format!("{} {}", row.workload, row.notes).to_ascii_lowercase();
+        let narrow = lower.contains("qlora") || lower.contains("nf4");
+        if let Some(model) = &mut model
+            && narrow
+            && task == Task::Training
+            && sources::trained(&row) == Trained::Adapters
         {
             model.types = Types { weights: DataType::Fp4, compute: Some(DataType::Bf16), ..model.types };
         }
@@ -345,20 +360,18 @@ fn task(row: &Row, notes: &Notes) -> Task {
         };
     }
     if let Some((m, n, k)) = of_shapes(workload) {
-        return Task::Matmul { m, n, k, precision: precision(), stored: None };
+        return Task::Matmul { groups: 1, m, n, k, precision: precision(), stored: None };
     }
     if lower.contains("best-shape matmul") || lower.contains("gemm best size") {
         return Task::BestMatmul { precision: precision(), shape: notes.product };
     }
     let product = ["m=", "n=", "k="].iter().all(|size| lower.contains(size));
     if lower.starts_with("matmul") || product {
-        if lower.contains("groups=") {
-            return other("no model of grouped products");
-        }
         let size = |letter: &str| notes::number_after(workload, letter);
+        let groups = size("groups=").unwrap_or(1).max(1);
         return match (size("M="), size("N="), size("K=")) {
             (Some(m), Some(n), Some(k)) if m.min(n).min(k) > 0 => {
-                Task::Matmul { m, n, k, precision: precision(), stored: stored(&lower, &row.notes) }
+                Task::Matmul { groups, m, n, k, precision: precision(), stored: stored(&lower, &row.notes) }
             }
             _ => other("a matrix product of many sizes, of which the source gives the least share of the peak"),
         };
@@ -380,6 +393,9 @@ fn task(row: &Row, notes: &Notes) -> Task {
                 Task::Inference { prompt: seq, generated: 2, phase }
             }
             (None, Some(seq)) => Task::Inference { prompt: seq, generated: 0, phase },
+            (None, None) if !of_tokens && !lower.contains("llm") && models::named(row).is_none() => {
+                other("no model of the inference of what is no language model")
+            }
             (None, None) => other("the lengths of prompt and answer are not stated"),
         };
     }

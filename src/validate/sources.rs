@@ -71,14 +71,26 @@ crate::spec! {
     }
 }
 
-/// What a row's run trains: what it states, else what the list of such runs says.
+/// What a row's run trains: what it states, else what the list of such runs says, else adapters where its words name them.
 pub fn trained(row: &Row) -> Trained {
     let within = |part: &Option<String>, text: &str| part.as_deref().is_none_or(|part| text.contains(part));
     let suits = |run: &&Partly| {
         within(&run.of, &row.source) && within(&run.workload, &row.workload) && within(&run.says, &row.notes)
     };
     let listed = || accelerators::shipped().ok()?.partly_trained.iter().find(suits).map(|run| run.trained);
-    row.trained.or_else(listed).unwrap_or(Trained::All)
+    let adapted = || [&row.workload, &row.notes].iter().any(|text| adapters(text)).then_some(Trained::Adapters);
+    row.trained.or_else(listed).or_else(adapted).unwrap_or(Trained::All)
+}
+
+/// Whether words name adapters (`LoRA`, `QLoRA`, `peft`), and say nothing of doing without.
+fn adapters(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let mut words = lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let mut before = "";
+    words.any(|word| {
+        let not = matches!(std::mem::replace(&mut before, word), "no" | "without" | "not" | "vs" | "than");
+        matches!(word, "lora" | "qlora" | "dora" | "peft") && !not
+    })
 }
 
 crate::spec! {
@@ -136,7 +148,7 @@ crate::spec! {
         sequence_parallel: bool = false,
         /// Most pieces of layers of a stage, where a row does not say: the most that divide its layers.
         chunks: Option<u64>,
-        /// Tokens of a sample, where a row does not say.
+        /// Tokens of a sample, or of a served model's prompt, where a row does not say.
         seq: Option<u64>,
         /// Samples that a chip computes before gradients are reduced, where a row does not say.
         batch_of_chip: Option<u64>,

@@ -97,7 +97,7 @@ fn kernels_and_collectives_in_their_units() {
     );
     assert_eq!(
         list[0].task,
-        Task::Matmul { m: 8192, n: 64, k: 12288, precision: crate::workload::language::DataType::Fp16, stored: None }
+        Task::Matmul { groups: 1, m: 8192, n: 64, k: 12288, precision: crate::workload::language::DataType::Fp16, stored: None }
     );
     assert_eq!(express(&list[0], &Prediction::Seconds(0.0086)), Ok(8.6));
     assert!(matches!(list[1].task, Task::BestMatmul { shape: Some((1024, 10240, 5120)), .. }));

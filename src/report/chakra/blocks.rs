@@ -10,7 +10,7 @@
 use super::comms::{self, Comm};
 use crate::execution::block::BlockPass;
 use crate::execution::communication::{
-    Exposed, LayerCommunication, crossing_reduces, expert_bytes, hidden_bytes, keys_and_values_bytes,
+    Exposed, LayerCommunication, crossing_reduces, expert_bytes, hidden_bytes, keys_and_values_bytes, rings,
 };
 use crate::execution::layer::{Division, KernelTime, Kernels, Phase, Sums, Work};
 use crate::execution::mapping::LayerMapping;
@@ -233,7 +233,7 @@ impl OfKernels<'_> {
         let (mut forward, mut backward) = (Vec::new(), Vec::new());
         let put = |list: &mut Vec<Comm>, group, kind, bytes| list.push(Comm::new(group, kind, bytes));
         if e.cp > 1 {
-            let bytes = (1.0 + model.crossing()) * keys_and_values_bytes(model, division);
+            let bytes = rings(model) * keys_and_values_bytes(model, division);
             put(&mut forward, Group::Context, CommType::AllGather, bytes);
             put(&mut backward, Group::Context, CommType::AllGather, bytes);
             put(&mut backward, Group::Context, CommType::ReduceScatter, bytes * e.cp as f64);
