@@ -216,7 +216,9 @@ impl<'a> Rate<'a> {
         let (word, peak) = type_and_peak(kernels, word_bytes).unwrap_or(("", 0.0));
         let (times, product, batched) = match training {
             // A graph names no software: what is possible, so the library of products that reaches most.
-            true => (KernelTimes::new(kernels, bandwidth), kernels.best_efficiency_of(word), kernels.batched_efficiency.0),
+            true => {
+                (KernelTimes::new(kernels, bandwidth), kernels.best_efficiency_of(word), kernels.batched_efficiency.0)
+            }
             false => {
                 let burst = kernels.burst_of(word);
                 (KernelTimes::burst(kernels, &burst, bandwidth, 0.0), burst.efficiency.0, burst.batched_efficiency.0)

@@ -3,11 +3,12 @@
 use super::accelerators::{self, Listed};
 use super::attention::AttentionCore;
 use super::metric::Served;
+use super::notes::number_after;
 use super::point::{Point, Task};
 use super::predict::{NotPredicted, Prediction};
 use super::{boxes, machines, sources};
 use crate::deadline::Deadline;
-use crate::execution::inference::arrivals::{Answer, Load, Request, serve};
+use crate::execution::inference::arrivals::{Answer, Load, Request, serve, unfit};
 use crate::execution::inference::{Layout, Refusal, Server, predict};
 use crate::execution::machine::{Peers, Traffic};
 use crate::execution::single_kernel::{Bench, Operator};
@@ -241,11 +242,12 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
         }
     };
     let found = found.map_err(|refusal| NotPredicted::because(refusal.to_string()))?;
-    // Users that each wait for an answer, as the source or the row's words say.
+    // Users that each wait for an answer, as the source or the row's words say; the latter where requests come and go and there is time to follow them.
+    let said = number_after(&point.row.notes.to_ascii_lowercase(), "concurrency ");
+    let steps = found.batch.saturating_mul(generated).saturating_mul(ROUNDS as u64);
+    let follows = unfit(&server, &model).is_none() && on_mesh.is_empty() && steps <= MOST_STEPS;
     let users = point.source.is_some_and(|source| source.closed_loop)
-        || (found.batch > 1
-            && !server.serving.prompts_alone
-            && point.row.notes.to_ascii_lowercase().contains("concurrency"));
+        || (found.batch > 1 && said == Some(found.batch) && follows);
     let (latency, first, token) = match users {
         true => by_users(&server, &model, layout, found.batch)
             .map_err(|refusal| NotPredicted::because(refusal.to_string()))?,
@@ -265,6 +267,9 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
 
 /// Requests that each user of a run sends, of which the first and the last do not count: users begin and end together.
 const ROUNDS: usize = 10;
+
+/// Most tokens of a run whose users its words alone name: what is followed in a second or so.
+const MOST_STEPS: u64 = 20_000_000;
 
 /// Most users of a run, for whose requests there is memory and time.
 const MOST_USERS: usize = 10_000;

@@ -427,7 +427,9 @@ pub fn words(precision: DataType) -> [f64; 3] {
 /// FLOP that the source counts for what was timed.
 pub(super) fn work(point: &Point) -> Result<f64, String> {
     match &point.task {
-        Task::Matmul { groups, m, n, k, .. } => Ok(2.0 * [*groups, *m, *n, *k].map(|n| n as f64).iter().product::<f64>()),
+        Task::Matmul { groups, m, n, k, .. } => {
+            Ok(2.0 * [*groups, *m, *n, *k].map(|n| n as f64).iter().product::<f64>())
+        }
         Task::Attention(core) => Ok(core.printed_flop()),
         Task::Training => {
             let model = point.model.as_ref().ok_or("the model's sizes are not stated")?;

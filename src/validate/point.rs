@@ -126,10 +126,12 @@ impl Point {
         if notes.rate_of_chip && row.metric == Metric::OutputRate {
             row.metric = Metric::OutputChipRate;
         }
-        let mut incomplete = None;
-        // Prompts that a source's runs have in common, and its rows do not repeat.
-        let (unsaid, mut assumed) = (row.seq.is_none() && notes.prompt_and_generated.is_none(), Vec::new());
-        if let (true, Task::Other { .. }) = (unsaid, task(&row, &notes)) {
+        let doubted = row.notes.contains("SUSPECT");
+        let mut incomplete = doubted.then(|| "its own notes doubt its value (SUSPECT)".into());
+        // Prompts that a source's runs have in common, and its rows do not repeat; of what hardly depends on the answer's length.
+        let mut assumed = Vec::new();
+        let of_prompts = matches!(row.metric, Metric::FirstToken | Metric::TokenTime | Metric::UserTokenRate);
+        if row.seq.is_none() && notes.prompt_and_generated.is_none() && of_prompts {
             let name = models::named(&row).map(|model| model.name.as_str());
             row.seq = sources::of(&row, false, name).and_then(|source| source.seq);
             assumed.extend(row.seq.map(|tokens| format!("prompts of {tokens} tokens")));
@@ -215,9 +217,6 @@ impl Point {
             if notes.power_unstated && row.metric != Metric::PeakMemory {
                 incomplete.get_or_insert("the power that its chips are limited to is not stated".into());
             }
-            if row.notes.contains("SUSPECT") {
-                incomplete.get_or_insert("its own notes doubt its value (SUSPECT)".into());
-            }
             if notes.loader_bound {
                 incomplete.get_or_insert("it waits for its loader, whose rate is not stated".into());
             }
@@ -267,12 +266,13 @@ impl Point {
             assumed.push(format!("a head of its own: {head}"));
         }
         // Weights of 4 bits that are widened before each product.
-        let lower = format!("{} {}", row.workload, row.notes).to_ascii_lowercase();
-        let narrow = lower.contains("qlora") || lower.contains("nf4");
+        let adapted = task == Task::Training && sources::trained(&row) == Trained::Adapters;
+        if adapted {
+            assumed.push("adapters, as its words or its source say".into());
+        }
         if let Some(model) = &mut model
-            && narrow
-            && task == Task::Training
-            && sources::trained(&row) == Trained::Adapters
+            && adapted
+            && sources::is_of(&row, &["qlora", "nf4"])
         {
             model.types = Types { weights: DataType::Fp4, compute: Some(DataType::Bf16), ..model.types };
         }
@@ -367,9 +367,10 @@ fn task(row: &Row, notes: &Notes) -> Task {
     }
     let product = ["m=", "n=", "k="].iter().all(|size| lower.contains(size));
     if lower.starts_with("matmul") || product {
-        let size = |letter: &str| notes::number_after(workload, letter);
-        let groups = size("groups=").unwrap_or(1).max(1);
-        return match (size("M="), size("N="), size("K=")) {
+        let size = |letter: &str| notes::number_after(&lower, letter);
+        let groups = if lower.contains("groups") { size("groups=").filter(|n| *n > 0) } else { Some(1) };
+        let Some(groups) = groups else { return other("the number of its groups of products is not stated") };
+        return match (size("m="), size("n="), size("k=")) {
             (Some(m), Some(n), Some(k)) if m.min(n).min(k) > 0 => {
                 Task::Matmul { groups, m, n, k, precision: precision(), stored: stored(&lower, &row.notes) }
             }

@@ -60,7 +60,7 @@ pub const COLUMNS: [Column; 30] = [
     stated("seq_parallel", "Whether sequences are divided among tensor-parallel chips: `yes`, `no`.", "no"),
     stated(
         "trained",
-        "What of the model is trained: `all`, `adapters`, `head`; left out, what `partly_trained` of `validation/chips.yaml` says, else all.",
+        "What of the model is trained: `all`, `adapters`, `head`; left out, what `partly_trained` of `validation/chips.yaml` says, adapters where the workload or a clause of the notes says LoRA, QLoRA, DoRA or PEFT, else all.",
         "",
     ),
     stated("n", "Order of the matrix, of a run of HPL; left out, what fills 80 % of the machine's memory.", ""),

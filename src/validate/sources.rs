@@ -78,19 +78,31 @@ pub fn trained(row: &Row) -> Trained {
         within(&run.of, &row.source) && within(&run.workload, &row.workload) && within(&run.says, &row.notes)
     };
     let listed = || accelerators::shipped().ok()?.partly_trained.iter().find(suits).map(|run| run.trained);
-    let adapted = || [&row.workload, &row.notes].iter().any(|text| adapters(text)).then_some(Trained::Adapters);
+    let adapted = || is_of(row, &["lora", "qlora", "dora", "peft"]).then_some(Trained::Adapters);
     row.trained.or_else(listed).or_else(adapted).unwrap_or(Trained::All)
 }
 
-/// Whether words name adapters (`LoRA`, `QLoRA`, `peft`), and say nothing of doing without.
-fn adapters(text: &str) -> bool {
-    let lower = text.to_ascii_lowercase();
-    let mut words = lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    let mut before = "";
-    words.any(|word| {
-        let not = matches!(std::mem::replace(&mut before, word), "no" | "without" | "not" | "vs" | "than");
-        matches!(word, "lora" | "qlora" | "dora" | "peft") && !not
-    })
+/// Words that say of another word beside them that it does not hold.
+const DENIALS: [&str; 12] =
+    ["no", "non", "not", "o", "without", "unlike", "than", "vs", "versus", "off", "disabled", "false"];
+
+/// Whether a row is of one of these `things`: its workload has the word, or a clause of its notes begins with it, and nothing beside the word denies it.
+pub fn is_of(row: &Row, things: &[&str]) -> bool {
+    let words = |text: &str| -> Vec<String> {
+        let lower = text.to_ascii_lowercase();
+        lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty()).map(str::to_owned).collect()
+    };
+    let is = |word: &String, list: &[&str]| list.contains(&word.as_str());
+    let workload = words(&row.workload);
+    let in_workload = workload.iter().enumerate().any(|(i, word)| {
+        let beside = [i.checked_sub(1), i.checked_sub(2), Some(i + 1)].into_iter().flatten();
+        is(word, things) && !beside.filter_map(|i| workload.get(i)).any(|word| is(word, &DENIALS))
+    });
+    in_workload
+        || row.notes.split(';').map(words).any(|clause| {
+            let led = clause.iter().find(|word| !is(word, &["with", "by", "bnb"]));
+            led.is_some_and(|word| is(word, things)) && !clause.iter().any(|word| is(word, &DENIALS))
+        })
 }
 
 crate::spec! {
@@ -303,6 +315,20 @@ mod tests {
         let any = queue("{of: an/engine, because: its page, runs: [], recorded: [1, 8]}").unwrap();
         assert_eq!((any.recorded.as_slice(), any.requests((128, 64))), ([1, 8].as_slice(), None));
         assert!(any.suits(&row("an/engine", "")));
+    }
+
+    /// A clause that begins with the word counts, and none that mentions or denies it.
+    #[test]
+    fn what_notes_say_a_row_is_of() {
+        let of = |notes: &str| is_of(&row("x", notes), &["qlora", "lora", "nf4"]);
+        for said in ["LoRA", "BF16; LoRA rank 8", "with QLoRA", "PyTorch; bnb.nf4"] {
+            assert!(of(said), "{said}");
+        }
+        for not in
+            ["2x slower than the LoRA run", "unlike LoRA rows", "bnb nf4 off", "LoRA disabled", "use_lora=False", ""]
+        {
+            assert!(!of(not), "{not}");
+        }
     }
 
     /// The tables that are shipped, by their version.

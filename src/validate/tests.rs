@@ -24,7 +24,7 @@ fn within(found: f64, expected: f64, tolerance: f64) {
     assert!((found / expected - 1.0).abs() <= tolerance, "found {found}, expected {expected}");
 }
 
-/// What a run trains is what its row states, else what the list says of its source: not what a model is called.
+/// What a run trains is what its row states, else what the list says of its source, else what whole words name: not what a model is called.
 #[test]
 fn what_is_trained_is_a_fact() {
     let row = |trained: &str, workload: &str, source: &str| {
@@ -38,7 +38,11 @@ fn what_is_trained_is_a_fact() {
     assert_eq!(row("", "FloraLoRA train", "a paper"), Trained::All);
     assert_eq!(row("adapters", "GPT train", "a paper"), Trained::Adapters);
     assert_eq!(row("head", "GPT LoRA train", "meta-pytorch/torchtune"), Trained::Head);
-    assert_eq!(row("", "GPT LoRA train", "meta-pytorch/torchtune"), Trained::Adapters);
+    assert_eq!(row("", "GPT LoRA train", "a paper"), Trained::Adapters);
+    for full in ["GPT train (no LoRA)", "GPT train w/o LoRA", "GPT non-LoRA train", "GPT train LoRA disabled"] {
+        assert_eq!(row("", full, "a paper"), Trained::All, "{full}");
+    }
+    assert_eq!(row("", "GPT prompt_tuning train", "huggingface/optimum-habana"), Trained::Adapters);
     let text = format!(
         "{},trained\na,GPT train,24,2304,24,2048,51200,512,16,A100-80GB,32,1,1,32,1,full,no,mfu,40,%,x,,lora\n",
         TRAIN
@@ -97,7 +101,14 @@ fn kernels_and_collectives_in_their_units() {
     );
     assert_eq!(
         list[0].task,
-        Task::Matmul { groups: 1, m: 8192, n: 64, k: 12288, precision: crate::workload::language::DataType::Fp16, stored: None }
+        Task::Matmul {
+            groups: 1,
+            m: 8192,
+            n: 64,
+            k: 12288,
+            precision: crate::workload::language::DataType::Fp16,
+            stored: None
+        }
     );
     assert_eq!(express(&list[0], &Prediction::Seconds(0.0086)), Ok(8.6));
     assert!(matches!(list[1].task, Task::BestMatmul { shape: Some((1024, 10240, 5120)), .. }));
@@ -105,6 +116,54 @@ fn kernels_and_collectives_in_their_units() {
     // 2 x 3/4 x 4 GB in 0.05 s: 120 GB/s, 960 Gbit/s.
     within(express(&list[2], &Prediction::Seconds(0.05)).unwrap(), 960.0, 1e-12);
     assert_eq!((list[2].class, list[3].class), (Class::Collectives, Class::Products));
+}
+
+/// Four products of 8,192 rows, each with its own weight: four times the FLOP and the bytes of one (operands of a byte, a result of two).
+#[test]
+fn groups_are_products_side_by_side() {
+    let row = |groups: &str, metric: &str| {
+        let row = format!("a,FP8 GEMM M=8192 N=7168 K=2048{groups},H800,1,{metric},x");
+        points("id,workload,accelerator,chips,metric,value,unit,source", &[row.as_str()]).remove(0)
+    };
+    let flop = 2.0 * 8192.0 * 7168.0 * 2048.0;
+    let rate = |groups| express(&row(groups, "tflops_per_chip,1000,TFLOP/s"), &Prediction::Seconds(1e-3)).unwrap();
+    within(rate(""), flop / 1e9, 1e-12);
+    within(rate(" groups=4"), 4.0 * flop / 1e9, 1e-12);
+    let bytes = 8192.0 * 2048.0 + 7168.0 * 2048.0 + 2.0 * 8192.0 * 7168.0;
+    let read = express(&row(" groups=4", "achieved_memory_bandwidth,700,GB/s"), &Prediction::Seconds(1e-3)).unwrap();
+    within(read, 4.0 * bytes / 1e6, 1e-12);
+    for unread in [" groups=0", " groups = 4", " groups=99999999999999999999"] {
+        let task = row(unread, "tflops_per_chip,1000,TFLOP/s").task;
+        assert!(matches!(&task, Task::Other { reason } if reason.contains("groups")), "{unread}: {task:?}");
+    }
+    assert_eq!(
+        row(" Groups=4", "tflops_per_chip,1000,TFLOP/s").task,
+        row(" groups=4", "tflops_per_chip,1000,TFLOP/s").task
+    );
+}
+
+/// Prompts that rows of a source do not repeat stand once in the list; a value that its own notes doubt is not predicted; of what is no language model no
+/// lengths are asked.
+#[test]
+fn what_a_source_says_once() {
+    let row = |workload: &str, notes: &str, source: &str| {
+        let row = format!("a,{workload},1,Wormhole,1,tokens_per_s_per_user,28,tok/s/user,{source},{notes}");
+        points("id,workload,global_batch,accelerator,chips,metric,value,unit,source,notes", &[row.as_str()]).remove(0)
+    };
+    let (page, words) = ("x/tt-metal/blob/1/models/tt_transformers/PERF.md", "section 'Performance'");
+    let found = row("LLM inference Llama-3.1-8B", words, page);
+    assert_eq!(found.task, Task::Inference { prompt: 128, generated: 2, phase: Phase::Whole });
+    assert_eq!((found.incomplete.as_deref(), found.assumed[0].as_str()), (None, "prompts of 128 tokens"));
+    let long = row("LLM inference Llama-3.1-8B", "section 'Long-context (64K Tokens)'", page);
+    assert_eq!(long.task, Task::Inference { prompt: 65536, generated: 2, phase: Phase::Whole });
+    let doubted = row("LLM inference Llama-3.1-8B", "section 'Performance'; SUSPECT: copied", page);
+    assert!(doubted.incomplete.unwrap().contains("SUSPECT"));
+    // A rate of all users depends on the answer's length, which stands nowhere.
+    let rate = "a,LLM inference Llama-3.1-8B,32,Wormhole,1,output_tokens_per_s,18,tok/s,x/models/tt_transformers/PERF.md,section 'Performance'";
+    let rate = points("id,workload,global_batch,accelerator,chips,metric,value,unit,source,notes", &[rate]).remove(0);
+    assert!(matches!(rate.task, Task::Other { .. }), "{:?}", rate.task);
+    let other = row("LLM inference Llama-3.1-8B", words, "another page");
+    assert!(matches!(&other.task, Task::Other { reason } if reason.contains("lengths")), "{:?}", other.task);
 }
 
 /// Positive is slower or more, whichever way round the figure is.

@@ -170,7 +170,7 @@ impl Tally {
 }
 
 /// Why software that serves batches of a fixed size, or one prompt a pass, is not simulated.
-fn unfit(server: &Server, model: &LanguageModel) -> Option<String> {
+pub fn unfit(server: &Server, model: &LanguageModel) -> Option<String> {
     let name = &server.machine.stack.name;
     let fixed = matches!(server.serving.cache, CacheLayout::Static | CacheLayout::Compiled | CacheLayout::Bucketed);
     if model.generates() && fixed {
