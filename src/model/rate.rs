@@ -11,7 +11,7 @@
 //! By waves a kernel is what a library of a GPU or TPU launches: all samples of a microbatch in one product, tiles chosen inside it. The
 //! graph's tile count then has nothing to decide, and what the chip's SRAM holds is the library's affair. With b samples in a pass the
 //! product of a weight has b times the columns, a weight's gradient b times the contracted size, and a product of two tensors is
-//! made b times side by side. Training runs at what the chip sustains, inference at what short steps reach
+//! made b times side by side. Training runs at what the chip sustains with whichever of its libraries reaches most, inference at what short steps reach
 //! ([`Burst`](crate::system::kernels::Burst)). Vector work is its bytes, and its elements at the vector peak.
 //!
 //! Lanes and stages are those of words of 16 bits. Of other words they do as much as the chip's peak for these is of its peak for 16 bits (`kernels.peak`): IPUs a quarter
@@ -374,6 +374,21 @@ mod tests {
              source: 'assumed: a test' }}\nnetwork: {{ topology: single-chip }}\n"
         );
         System::build(&Node::parse("s.yaml", &text).unwrap()).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// A training graph names no software: of a chip's libraries that which reaches most, in the types that it says something of; short steps reach what they reached.
+    #[test]
+    fn graphs_take_the_library_that_reaches_most() {
+        let plain = system(CHIP);
+        let better = "efficiency: 0.5, libraries: { old: { fp16: 0.8 }, new: { fp16: 1.5, bf16: 1.2 } },";
+        let chosen = system(&CHIP.replacen("efficiency: 0.5,", better, 1));
+        let product = |system: &System, word: f64, training: bool| {
+            Rate::with(system, word, training).usual.waves.as_ref().map(|w| w.product)
+        };
+        // Eight FLOP/s in 16 bits at 0.5 and at 0.75; of 32 bits no library says anything.
+        assert_eq!((product(&plain, 2.0, true), product(&chosen, 2.0, true)), (Some(4.0), Some(6.0)));
+        assert_eq!((product(&plain, 4.0, true), product(&chosen, 4.0, true)), (Some(1.0), Some(1.0)));
+        assert_eq!(product(&chosen, 2.0, false), product(&plain, 2.0, false));
     }
 
     /// Lanes of words of 16 bits: what is computed in 32 bits runs at the part of the peak that the chip states for these, kernel by kernel; a chip that states peaks,
