@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn graphs_take_the_library_that_reaches_most() {
         let plain = system(CHIP);
-        let better = "efficiency: 0.5, libraries: { old: { fp16: 0.8 }, new: { fp16: 1.5, bf16: 1.2 } },";
+        let better = "efficiency: 0.5, libraries: { old: { fp16: 1.1 }, new: { fp16: 1.5, bf16: 1.2 } },";
         let chosen = system(&CHIP.replacen("efficiency: 0.5,", better, 1));
         let product = |system: &System, word: f64, training: bool| {
             Rate::with(system, word, training).usual.waves.as_ref().map(|w| w.product)
