@@ -334,7 +334,7 @@ fn task(row: &Row, notes: &Notes) -> Task {
         }
         Metric::AllReduceBus if !lower.contains("all-gather") && !lower.contains("reduce-scatter") => {
             let size = lower.strip_suffix(" b").and_then(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok());
-            return match notes.payload.or(size) {
+            return match notes.payload.or(size).filter(|bytes| *bytes > 0.0) {
                 Some(bytes) => Task::AllReduce { bytes },
                 None => other("the size of the all-reduce is not stated"),
             };

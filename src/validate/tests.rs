@@ -113,6 +113,9 @@ fn kernels_and_collectives_in_their_units() {
     assert_eq!(express(&list[0], &Prediction::Seconds(0.0086)), Ok(8.6));
     assert!(matches!(list[1].task, Task::BestMatmul { shape: Some((1024, 10240, 5120)), .. }));
     assert_eq!(express(&list[1], &Prediction::InRowsQuantity(1.5e15)), Ok(1500.0));
+    let less = "e,all-reduce -5 B,H100,8,allreduce_busbw,100,GB/s,";
+    let less = points("id,workload,accelerator,chips,metric,value,unit,notes", &[less]).remove(0);
+    assert!(matches!(&less.task, Task::Other { reason } if reason.contains("size")), "{:?}", less.task);
     // 2 x 3/4 x 4 GB in 0.05 s: 120 GB/s, 960 Gbit/s.
     within(express(&list[2], &Prediction::Seconds(0.05)).unwrap(), 960.0, 1e-12);
     assert_eq!((list[2].class, list[3].class), (Class::Collectives, Class::Products));
