@@ -269,7 +269,7 @@ axes:
     }
     assert_eq!((get(0, "tp"), get(1, "recompute"), get(3, "tp")), ("8", "full", "8"));
     // The system names no software: twice the error of published training runs, which the chip was part of; serving on it was not measured.
-    assert_eq!((number(0, "error_band_pct"), number(3, "error_band_pct")), (16.6, 61.0));
+    assert_eq!((number(0, "error_band_pct"), number(3, "error_band_pct")), (16.6, 59.0));
     // By hand: 64 answers of 1,024 tokens in the time they take, on eight chips.
     let seconds = number(3, "iteration_s");
     let rate = 64.0 * 1024.0 / seconds;
