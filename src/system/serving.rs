@@ -47,7 +47,7 @@ crate::choice! {
 }
 
 crate::spec! {
-    /// How a library runs collectives: protocols of short and of long messages, sums in a switch, steps between boxes.
+    /// How a library runs collectives: protocols of short and of long messages, sums in a switch, links between boxes.
     #[derive(Copy)]
     pub struct Collectives ("a library of collectives") {
         /// Time of any collective, however short.

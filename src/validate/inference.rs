@@ -3,7 +3,6 @@
 use super::accelerators::{self, Listed};
 use super::attention::AttentionCore;
 use super::metric::Served;
-use super::notes::number_after;
 use super::point::{Point, Task};
 use super::predict::{NotPredicted, Prediction};
 use super::{boxes, machines, sources};
@@ -89,16 +88,15 @@ pub fn collective(point: &Point, traffic: Traffic, bytes: f64) -> Result<Predict
 /// [`NotPredicted`]: a chip that is not described.
 pub fn product(point: &Point) -> Result<Prediction, NotPredicted> {
     let bench = bench(point)?;
-    match &point.task {
-        Task::Matmul { groups, m, n, k, precision, stored } => {
-            let product = Product { batch: *groups as f64, m: *m as f64, n: *n as f64, k: *k as f64 };
+    match (&point.task, point.task.product()) {
+        (Task::Matmul { precision, stored, .. }, Some(product)) => {
             let operator = match stored {
                 Some((word, in_memory)) => Operator::Stored(product, *word, *in_memory),
                 None => Operator::Matmul(product),
             };
             bench.operator(&operator, *precision).map(Prediction::Seconds).map_err(NotPredicted)
         }
-        Task::BestMatmul { precision, shape } => {
+        (Task::BestMatmul { precision, shape }, _) => {
             bench.best_product(*precision, *shape).map(Prediction::InRowsQuantity).map_err(NotPredicted)
         }
         _ => Err(NotPredicted::because("no matrix product")),
@@ -243,11 +241,10 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
     };
     let found = found.map_err(|refusal| NotPredicted::because(refusal.to_string()))?;
     // Users that each wait for an answer, as the source or the row's words say; the latter where requests come and go and there is time to follow them.
-    let said = number_after(&point.row.notes.to_ascii_lowercase(), "concurrency ");
     let steps = found.batch.saturating_mul(generated).saturating_mul(ROUNDS as u64);
     let follows = unfit(&server, &model).is_none() && on_mesh.is_empty() && steps <= MOST_STEPS;
     let users = point.source.is_some_and(|source| source.closed_loop)
-        || (found.batch > 1 && said == Some(found.batch) && follows);
+        || (found.batch > 1 && point.notes.users == Some(found.batch) && follows);
     let (latency, first, token) = match users {
         true => by_users(&server, &model, layout, found.batch)
             .map_err(|refusal| NotPredicted::because(refusal.to_string()))?,

@@ -4,7 +4,6 @@ use super::accelerators::peak;
 use super::point::{Phase, Point, Task};
 use super::predict::Prediction;
 use super::sources::{self, Counted};
-use crate::model::kernel_time::Product;
 use crate::workload::language::{DataType, FlopCount};
 use std::fmt;
 
@@ -330,11 +329,8 @@ pub fn express(point: &Point, prediction: &Prediction) -> Result<f64, String> {
         (Metric::ActivationMemory | Metric::StateMemory | Metric::PeakMemory, Prediction::Bytes(b)) => *b,
         (Metric::DeviceTime | Metric::HostTime, Prediction::Seconds(s)) => *s,
         (metric, Prediction::Served(served)) => served.express(point, metric)?,
-        (Metric::OperandBandwidth, Prediction::Seconds(s)) => match &point.task {
-            Task::Matmul { groups, m, n, k, precision, .. } => {
-                let product = Product { batch: *groups as f64, m: *m as f64, n: *n as f64, k: *k as f64 };
-                product.bytes(words(*precision)) / s
-            }
+        (Metric::OperandBandwidth, Prediction::Seconds(s)) => match (&point.task, point.task.product()) {
+            (Task::Matmul { precision, .. }, Some(product)) => product.bytes(words(*precision)) / s,
             _ => return Err("no count of its bytes".into()),
         },
         (Metric::Fits, Prediction::Fits(fits)) => f64::from(u8::from(*fits)),
@@ -427,9 +423,7 @@ pub fn words(precision: DataType) -> [f64; 3] {
 /// FLOP that the source counts for what was timed.
 pub(super) fn work(point: &Point) -> Result<f64, String> {
     match &point.task {
-        Task::Matmul { groups, m, n, k, .. } => {
-            Ok(2.0 * [*groups, *m, *n, *k].map(|n| n as f64).iter().product::<f64>())
-        }
+        Task::Matmul { .. } => point.task.product().map(|p| p.flop()).ok_or_else(|| "no product".into()),
         Task::Attention(core) => Ok(core.printed_flop()),
         Task::Training => {
             let model = point.model.as_ref().ok_or("the model's sizes are not stated")?;

@@ -65,6 +65,10 @@ pub struct Notes {
     pub packed_samples: Option<u64>,
     /// Chips run below their power by an amount that is not stated.
     pub power_unstated: bool,
+    /// Users, each of whom waits for an answer before it asks again.
+    pub users: Option<u64>,
+    /// Whoever wrote the row down doubts its value.
+    pub doubted: bool,
     /// It waits for what prepares its samples.
     pub loader_bound: bool,
     /// What is timed holds more than the step alone.
@@ -91,7 +95,9 @@ type Take = fn(&mut Notes, u64);
 type Say = fn(&mut Notes);
 
 /// Phrases followed by a number.
-const BEFORE_NUMBER: [(&str, Take); 19] = [
+const BEFORE_NUMBER: [(&str, Take); 21] = [
+    ("concurrency ", |n, v| n.users = Some(v)),
+    ("Concurrency ", |n, v| n.users = Some(v)),
     ("gradient accumulation ", |n, v| n.accumulation = Some(v)),
     ("grad-acc ", |n, v| n.accumulation = Some(v)),
     ("MLP ", |n, v| n.ffn = Some(v)),
@@ -121,7 +127,8 @@ const AFTER_NUMBER: [(&str, Take); 1] = [(" KV heads", |n, v| n.kv_heads = Some(
 const SQUAD: u64 = 120;
 
 /// Phrases that say something by being there.
-const SAID: [(&str, Say); 22] = [
+const SAID: [(&str, Say); 23] = [
+    ("SUSPECT", |n| n.doubted = true),
     ("loader-bound", |n| n.loader_bound = true),
     ("out tok/s/gpu", |n| n.rate_of_chip = true),
     ("power limit value not stated", |n| n.power_unstated = true),

@@ -9,6 +9,7 @@ use super::notes::{self, Notes};
 use super::row::{Origin, Row};
 use super::sources::{self, Source, Trained};
 use crate::execution::{Execution, Offload, Recompute, Schedule, Zero};
+use crate::model::kernel_time::Product;
 use crate::workload::WorkloadSpec;
 use crate::workload::language::{DataType, Head, LanguageModel, ModelPass, Types};
 
@@ -117,6 +118,15 @@ pub struct Point {
     pub source: Option<&'static Source>,
 }
 
+impl Task {
+    /// The matrix product that was run, where its sizes are stated.
+    pub fn product(&self) -> Option<Product> {
+        let Self::Matmul { groups, m, n, k, .. } = self else { return None };
+        let [batch, m, n, k] = [*groups, *m, *n, *k].map(|size| size as f64);
+        Some(Product { batch, m, n, k })
+    }
+}
+
 impl Point {
     /// The point of a row.
     pub fn new(mut row: Row) -> Self {
@@ -126,8 +136,7 @@ impl Point {
         if notes.rate_of_chip && row.metric == Metric::OutputRate {
             row.metric = Metric::OutputChipRate;
         }
-        let doubted = row.notes.contains("SUSPECT");
-        let mut incomplete = doubted.then(|| "its own notes doubt its value (SUSPECT)".into());
+        let mut incomplete = notes.doubted.then(|| "its own notes doubt its value (SUSPECT)".into());
         // Prompts that a source's runs have in common, and its rows do not repeat; of what hardly depends on the answer's length.
         let mut assumed = Vec::new();
         let of_prompts = matches!(row.metric, Metric::FirstToken | Metric::TokenTime | Metric::UserTokenRate);

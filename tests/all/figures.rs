@@ -9,7 +9,7 @@
 //!
 //! `sn30-json` names a command of `docs/figures.txt` (`$`: the command shown last in the document), then comes an expression over its answer
 //! ([`expression`]) and how the result is written. `<!--= table NAME -->` stands before a table that [`tables`] writes (`<!--= value NAME -->`: one figure), `<!--= sn30 :: lines
-//! {from}..{to} -->` before lines of the answer's text.
+//! {from}..{to} -->` before lines of the answer's text, `<!--= 80-systems :: same FILE SHOWN -->` before a picture that the command writes.
 //!
 //! `FLOWSPACE_FIGURES=write` writes the documents anew (`scripts/figures.sh --write`), `FLOWSPACE_FIGURES_FULL=1` also runs the commands
 //! marked `full`, which take long (`--full`). Figures of wall time are not checked: their tables are dated and name their commands. Points and

@@ -234,9 +234,13 @@ impl Sources {
                 Some(("table", name)) => tables::table(name, self).map(|table| format!("\n{}\n", table.trim_end())),
                 Some(("same", files)) => self.same(files).map(|()| stated.to_string()),
                 Some(("value", name)) => tables::value(name, self),
-                _ => Err("expected `table NAME`, `value NAME`, `SOURCE :: lines {from}..{to} {from}+N` or `SOURCE :: EXPRESSION :: FORMAT`".into()),
+                _ => Err("expected `table NAME`, `value NAME`, `SOURCE :: same FILE SHOWN`, `SOURCE :: lines {from}..{to} {from}+N` or `SOURCE :: EXPRESSION :: FORMAT`".into()),
             },
             [id, lines] if lines.starts_with("lines ") => self.lines(id, lines),
+            // A file that the command of that name writes.
+            [id, files] if files.starts_with("same ") => {
+                self.data(id).and_then(|_| self.same(&files["same ".len()..])).map(|()| stated.to_string())
+            }
             [id, what, format] => expression::text(what, format, id, &mut |id| self.data(id)),
             _ => Err("expected `SOURCE :: EXPRESSION :: FORMAT`".into()),
         };
