@@ -72,6 +72,10 @@ pub fn verify(
     same("tp of the blocks", e.tp as f64, plan.figures.tp as f64)?;
     same("micro_batch of the blocks", e.micro_batch as f64, plan.workload.micro_batch as f64)?;
     let tokens = plan.workload.tokens_per_sample.map_or(0.0, |tokens| tokens as f64);
+    if system.memory.0.on_chip {
+        let most = plan.figures.partitions.iter().map(|p| p.sram_bytes).fold(0.0, f64::max);
+        same("sram_bytes of the blocks", prediction.blocks.sram, most)?;
+    }
     same("tokens of the blocks", model.seq as f64 / e.cp as f64, tokens)?;
     let (exchanges, gathered) = (exchanged(machine, e, plan), gathered(machine, e, plan));
     for (what, said, derived) in
@@ -275,6 +279,14 @@ impl<'a> Derived<'a> {
         }
     }
 
+    /// Bytes of a stage's gradients that a chip sends to where they are added up.
+    fn gradients_at_rest(&self, s: &Stage) -> f64 {
+        let (dense, experts) = self.trained(s);
+        let divided = self.e.zero >= Zero::Gradients;
+        let own = if divided { (dense + experts * self.e.ep as f64) / self.replicas } else { dense + experts };
+        own * self.state.gradients
+    }
+
     /// Whether the head alone is trained.
     fn alone(&self) -> bool {
         self.hand_overs < 2.0
@@ -350,9 +362,12 @@ impl<'a> Derived<'a> {
         if matches!(e.offload, Offload::Activations | Offload::All) {
             moved += 2.0 * (s.plain * self.blocks.plain.kept + s.experts * self.blocks.experts.kept);
         }
-        if matches!(e.offload, Offload::Weights | Offload::All) {
+        if matches!(e.offload, Offload::Weights | Offload::State | Offload::All) {
             let (dense, experts) = self.held(s);
             moved += 2.0 * self.at_rest((dense, experts)) * self.state.weights;
+        }
+        if e.offload == Offload::State {
+            moved += self.gradients_at_rest(s);
         }
         let way = self.machine.second_tier.map_or(f64::INFINITY, |(bandwidth, _)| bandwidth);
         seconds.max(moved / way) + self.waited_hop(s) + self.machine.stack.host_microbatch.0
@@ -471,8 +486,11 @@ impl<'a> Derived<'a> {
             if matches!(e.offload, Offload::Activations | Offload::All) {
                 moved += 2.0 * m * (s.plain * self.blocks.plain.kept + s.experts * self.blocks.experts.kept);
             }
-            if matches!(e.offload, Offload::Weights | Offload::All) {
+            if matches!(e.offload, Offload::Weights | Offload::State | Offload::All) {
                 moved += 2.0 * m * self.at_rest((held, held_experts)) * self.state.weights;
+            }
+            if e.offload == Offload::State {
+                moved += m * self.gradients_at_rest(s);
             }
             if self.sends_states() {
                 moved += 2.0 * own * self.state.optimizer;
@@ -487,7 +505,7 @@ impl<'a> Derived<'a> {
     }
 
     fn sends_states(&self) -> bool {
-        matches!(self.e.offload, Offload::Optimizer | Offload::Weights | Offload::All)
+        matches!(self.e.offload, Offload::Optimizer | Offload::Weights | Offload::State | Offload::All)
     }
 
     /// Bytes of a stage on the chip and in the second tier.
@@ -513,7 +531,7 @@ impl<'a> Derived<'a> {
         let mut activations = passes.min(self.microbatches) * kept;
         let working = [(s.plain, &b.plain), (s.experts, &b.experts)].into_iter().filter(|(n, _)| *n > 0.0);
         let whole = s.plain * (b.plain.kept + b.plain.working) + s.experts * (b.experts.kept + b.experts.working);
-        let working = working.map(|(_, p)| p.working).fold(0.0, f64::max) + late * whole;
+        let working = working.map(|(_, p)| p.working).fold(0.0, f64::max) + late * whole + b.sram;
         let layer = 2.0 * self.weights.layer() * self.state.weights;
         let mut buffers = if e.pp > 1 { 2.0 * b.hand_over } else { 0.0 };
         buffers += if e.sequence_parallel { b.hidden * e.tp as f64 } else { 0.0 };
@@ -534,7 +552,7 @@ impl<'a> Derived<'a> {
         if self.sends_states() {
             away += std::mem::take(&mut states);
         }
-        if matches!(e.offload, Offload::Weights | Offload::All) {
+        if matches!(e.offload, Offload::Weights | Offload::State | Offload::All) {
             let stays = weights.min(layer.max(end * self.state.weights));
             away += weights - stays;
             weights = stays;
@@ -547,6 +565,11 @@ impl<'a> Derived<'a> {
         let scores = if e.schedule == Schedule::GPipe { self.microbatches } else { 1.0 + late };
         let head = if s.last { scores * b.head.kept } else { 0.0 };
         let mut gradients = part(Zero::Gradients, self.trained(s), self.state.gradients);
+        if e.offload == Offload::State {
+            let stays = gradients.min((2.0 * self.weights.layer()).max(end) * self.state.gradients);
+            away += gradients - stays;
+            gradients = stays;
+        }
         let stack = &self.machine.stack;
         if stack.frees_gradients && e.pp == 1 && self.microbatches <= 1.0 {
             // Either what the backward pass begins with or what it ends with.

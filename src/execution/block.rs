@@ -101,6 +101,8 @@ pub struct Blocks {
     pub hand_over: f64,
     /// Bytes of one hidden activation on a chip.
     pub hidden: f64,
+    /// Bytes of SRAM that its partitions fill at most, where the memory is on chip.
+    pub sram: f64,
 }
 
 impl Blocks {
@@ -172,12 +174,12 @@ pub trait Inner {
     /// # Errors
     /// A sentence: the search failed.
     fn best(&self, key: &BlockKey, bound: &Blocks, effort: u32, deadline: Deadline) -> Result<Vec<Best>, String>;
-    /// The best of the mappings that keep parts of what waits for the backward pass, where an execution does not fit by those of [`Self::best`]; `None` where there is no other.
+    /// The best of the mappings that keep parts of what waits for the backward pass, where an execution does not fit by those of [`Self::best`]; empty where there is no other.
     ///
     /// # Errors
     /// A sentence: the search failed.
-    fn keeping_least(&self, _: &BlockKey, _: u32, _: Deadline) -> Result<Option<Best>, String> {
-        Ok(None)
+    fn keeping_least(&self, _: &BlockKey, _: u32, _: Deadline) -> Result<Vec<Best>, String> {
+        Ok(Vec::new())
     }
     /// Whether the effort of its mappings is used up, where nobody has set a time and the best is so near to its bound, as a share.
     fn is_spent(&self, _: f64) -> bool {

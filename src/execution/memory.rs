@@ -4,7 +4,7 @@
 //! expert). Activations: what a layer keeps for one microbatch (closed forms of the workload, after Korthikanti et al. 2022) times layers
 //! times microbatches in flight: of stage i of p, GPipe m; 1F1B and zero bubble (H1) p - i; interleaved (2(p - i - 1) + (v - 1)p + 1)/v, which is the paper's
 //! p(1 + (p - 1)/(p v)) for the first stage; never more than m. Under zero bubble stage i has the weights' gradients of i microbatches still to take, of which it holds whole layers. Besides: what is alive of one layer while its backward pass runs (what recomputation
-//! brings back), inputs and scores of the head (of GPipe's m microbatches, and of those whose weights' gradients are late), buffers of communication (hand-overs in and out; the gathered activation under sequence parallelism;
+//! brings back), and where the memory is on chip what partitions buffer; inputs and scores of the head (of GPipe's m microbatches, and of those whose weights' gradients are late), buffers of communication (hand-overs in and out; the gathered activation under sequence parallelism;
 //! two layers and an end of gathered weights under ZeRO 3, and a whole gradient), and what the software reserves, a share of what comes and goes in fragments included. Software that frees
 //! gradients holds none of a single microbatch while its activations are there: of both the larger counts. Offloaded kinds leave two layers behind for the one at work and the one on its way, or the end at work.
 
@@ -27,7 +27,7 @@ pub struct MemoryByKind {
     pub optimizer: f64,
     /// Activations kept for backward passes.
     pub activations: f64,
-    /// Of one layer, alive while its backward pass runs.
+    /// Of one layer, alive while its backward pass runs; and what partitions buffer where the memory is on chip.
     pub working: f64,
     /// Inputs of the head and scores of the words.
     pub head: f64,
@@ -148,7 +148,8 @@ fn stage(machine: &Machine, plan: &Pipeline, s: &StageKind, index: u64, e: &Exec
         activations: passes * (layers + s.embedding * block.embedding.kept),
         working: has(s.plain, block.plain.working).max(has(s.experts, block.experts.working))
             + waits(s.plain, &block.plain)
-            + waits(s.experts, &block.experts),
+            + waits(s.experts, &block.experts)
+            + block.sram,
         head: s.head * order.scored(index, microbatches) * block.head.kept,
         buffers: 0.0,
         reserve: machine.stack.memory_reserve.0,
@@ -171,13 +172,16 @@ fn stage(machine: &Machine, plan: &Pipeline, s: &StageKind, index: u64, e: &Exec
         second += *bytes - stays;
         *bytes = stays;
     };
-    if matches!(e.offload, Offload::Optimizer | Offload::Weights | Offload::All) {
+    if e.offload.has_optimizer() {
         send(&mut out.optimizer, 0.0);
     }
-    if matches!(e.offload, Offload::Weights | Offload::All) {
+    if e.offload.has_weights() {
         send(&mut out.weights, (2.0 * weights.layer()).max(end) * c.state.weights);
     }
-    if matches!(e.offload, Offload::Activations | Offload::All) {
+    if e.offload == Offload::State {
+        send(&mut out.gradients, (2.0 * weights.layer()).max(end) * c.state.gradients);
+    }
+    if e.offload.has_activations() {
         send(&mut out.activations, 2.0 * block.plain.kept.max(block.experts.kept));
     }
     if machine.stack.frees_gradients && microbatches <= 1.0 && e.pp == 1 {

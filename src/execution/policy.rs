@@ -220,6 +220,7 @@ impl Blocks {
                 ..end_time(head, Sent::default(), if asked { reduce } else { Sent::default() })
             },
             hand_over: hand_over_bytes(machine, model, division),
+            sram: 0.0,
             hidden: if division.sequence_parallel { hidden / division.tp as f64 } else { hidden },
         }
     }

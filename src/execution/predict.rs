@@ -48,6 +48,11 @@ pub struct Prediction {
 }
 
 impl Prediction {
+    /// What of two predictions of one execution the better has less of: seconds among those that fit, else bytes.
+    pub fn rank(&self) -> (u8, f64) {
+        if self.memory.fits() { (0, self.time.total) } else { (1, self.memory.device.total()) }
+    }
+
     /// Joules a sample.
     pub fn j_per_sample(&self) -> f64 {
         self.energy.total() / (self.samples_per_s * self.time.total)
@@ -136,6 +141,12 @@ pub fn suits(machine: &Machine, model: &LanguageModel, e: &Execution) -> Result<
             return Err(format!("{what}: the stack {} of {} cannot do that", machine.stack.name, machine.name));
         }
     }
+    if e.offload == Offload::Streamed {
+        return Err(format!(
+            "offload: streamed, but this is for `software: free` on chips whose memory is their SRAM (`on_chip`) with a second tier beside it, which {} is not",
+            machine.name
+        ));
+    }
     if e.offload != Offload::None && machine.second_tier.is_none() {
         return Err(format!("offload: {}, but {} has no second tier of memory (`offload:`)", e.offload, machine.name));
     }
@@ -192,7 +203,6 @@ fn mapped(
     let key = BlockKey::of(e);
     let mut best: Option<(Prediction, Option<Arc<Plan>>)> = None;
     // What fits before what does not; of these the fastest, of those the one that needs least.
-    let rank = |p: &Prediction| if p.memory.fits() { (0, p.time.total) } else { (1, p.memory.device.total()) };
     // With less effort too, as a search sees them: what is found with more may be faster, and keep more.
     let bound = inner.bound(&key);
     for effort in 0..=most {
@@ -200,7 +210,7 @@ fn mapped(
         let closed = mappings.iter().all(|one| one.effort.is_none());
         for one in mappings {
             let prediction = of_blocks(machine, model, e, one.blocks)?;
-            if best.as_ref().is_none_or(|(known, _)| rank(&prediction) < rank(known)) {
+            if best.as_ref().is_none_or(|(known, _)| prediction.rank() < known.rank()) {
                 best = Some((prediction, one.plan));
             }
         }
@@ -208,12 +218,12 @@ fn mapped(
             break;
         }
     }
-    if !best.as_ref().is_some_and(|(known, _)| known.memory.fits())
-        && let Some(one) = inner.keeping_least(&key, most.min(FOR_ONE), deadline)?
-    {
-        let prediction = of_blocks(machine, model, e, one.blocks)?;
-        if best.as_ref().is_none_or(|(known, _)| rank(&prediction) < rank(known)) {
-            best = Some((prediction, one.plan));
+    if !best.as_ref().is_some_and(|(known, _)| known.memory.fits()) {
+        for one in inner.keeping_least(&key, most.min(FOR_ONE), deadline)? {
+            let prediction = of_blocks(machine, model, e, one.blocks)?;
+            if best.as_ref().is_none_or(|(known, _)| prediction.rank() < known.rank()) {
+                best = Some((prediction, one.plan));
+            }
         }
     }
     best.ok_or_else(|| match deadline.is_over() {
@@ -291,7 +301,7 @@ fn nearest(
     for &zero in Zero::ALL.iter().filter(|z| **z > e.zero) {
         near.push((format!("zero: {zero}"), Execution { zero, ..e.clone() }));
     }
-    for &offload in Offload::ALL.iter().filter(|o| **o != e.offload && machine.second_tier.is_some()) {
+    for offload in Offload::tried().filter(|o| *o != e.offload && machine.second_tier.is_some()) {
         near.push((format!("offload: {offload}"), Execution { offload, ..e.clone() }));
     }
     if e.tp > 1 && !e.sequence_parallel {

@@ -412,20 +412,24 @@ impl Pipeline<'_> {
     /// Bytes that a chip of a stage sends to the second tier and gets back in a microbatch.
     pub(super) fn offloaded(&self, e: &Execution, s: &StageKind) -> f64 {
         let kept = s.plain * self.block.plain.kept + s.experts * self.block.experts.kept;
-        let (dense, experts) = self.weights.of_stage(s);
-        let activations = if matches!(e.offload, Offload::Activations | Offload::All) { 2.0 * kept } else { 0.0 };
-        let held = matches!(e.offload, Offload::Weights | Offload::All);
-        let replicas = if e.zero == Zero::Weights { (e.dp * e.cp) as f64 } else { 1.0 };
+        let activations = if e.offload.has_activations() { 2.0 * kept } else { 0.0 };
+        let replicas = (e.dp * e.cp) as f64;
         // Of an expert there are fewer replicas than of what all chips hold.
-        let of_expert = if e.zero == Zero::Weights { replicas / e.ep.max(1) as f64 } else { 1.0 };
-        let weights = (dense / replicas + experts / of_expert) * self.constants.state.weights;
-        activations + if held { 2.0 * weights } else { 0.0 }
+        let part = |(dense, experts): (f64, f64), from: Zero, bytes: f64| match e.zero >= from {
+            true => (dense + experts * e.ep.max(1) as f64) / replicas * bytes,
+            false => (dense + experts) * bytes,
+        };
+        let weights = part(self.weights.of_stage(s), Zero::Weights, self.constants.state.weights);
+        // Both passes read weights; gradients go there once, and are added up there.
+        let gradients = part(self.weights.trained(s), Zero::Gradients, self.constants.state.gradients);
+        activations
+            + if e.offload.has_weights() { 2.0 * weights } else { 0.0 }
+            + if e.offload == Offload::State { gradients } else { 0.0 }
     }
 
     /// Bytes of states that come from the second tier and go back in an iteration, of so many weights.
     pub(super) fn states_sent(&self, e: &Execution, own: f64) -> f64 {
-        let sent = matches!(e.offload, Offload::Optimizer | Offload::Weights | Offload::All);
-        if sent { 2.0 * own * self.constants.state.optimizer } else { 0.0 }
+        if e.offload.has_optimizer() { 2.0 * own * self.constants.state.optimizer } else { 0.0 }
     }
 
     /// What follows the last microbatch: reduction of gradients waited for and hidden, and the optimiser.

@@ -24,7 +24,7 @@
 //! **Size.** A batch may have thousands of divisors. Memory grows with the microbatch, so that of each kind of block those beyond the largest that
 //! any state fits are left out unpriced; and cells are listed some at a time (`cells.rs`), so that no space takes more than some 200 MB.
 
-use super::block::{Best, BlockKey, FOR_ONE, Inner, Space};
+use super::block::{Best, BlockKey, Blocks, FOR_ONE, Inner, Space};
 use super::cells::Cells;
 use super::layer::Division;
 use super::machine::Machine;
@@ -221,6 +221,27 @@ impl Pins {
 }
 
 impl Found {
+    /// The better of two answers, which together are of both spaces.
+    pub fn or(self, other: Self) -> Self {
+        let in_time = |found: &Self| found.spent || !found.stopped;
+        let both = Self {
+            bound: self.bound.min(other.bound),
+            covered: self.covered.saturating_add(other.covered),
+            evaluated: self.evaluated + other.evaluated,
+            too_large: self.too_large + other.too_large,
+            unmapped: self.unmapped + other.unmapped,
+            cells: self.cells + other.cells,
+            pruned: self.pruned + other.pruned,
+            blocks: self.blocks + other.blocks,
+            stopped: self.stopped || other.stopped,
+            spent: (self.spent || other.spent) && in_time(&self) && in_time(&other),
+            ..self.clone()
+        };
+        let best = if other.value < self.value { other } else { self };
+        let least = if best.best.is_some() { None } else { both.least };
+        Self { best: best.best, value: best.value, plan: best.plan, lower: best.lower, least, ..both }
+    }
+
     /// (value - bound)/value; 0 is proven optimal.
     pub fn gap(&self) -> f64 {
         if self.best.is_some() { ((self.value - self.bound) / self.value).max(0.0) } else { 0.0 }
@@ -374,8 +395,8 @@ pub(super) struct Tails {
 pub(super) fn tails(machine: &Machine, d: &Degrees, pins: &Pins) -> Tails {
     let alone = d.dp * d.cp == 1;
     let zeros = if alone { &[Zero::Off][..] } else { Zero::ALL };
-    let offloads = if machine.second_tier.is_some() { Offload::ALL } else { &[Offload::None][..] };
-    let offloads = only(offloads.iter().copied(), pins.offload);
+    let there = |offload: &Offload| *offload == Offload::None || machine.second_tier.is_some();
+    let offloads = only(Offload::tried().filter(there), pins.offload);
     let mut states = Vec::new();
     for zero in only(zeros.iter().copied(), pins.zero) {
         states.extend(offloads.iter().map(|o| (zero, *o)));
@@ -466,6 +487,21 @@ pub fn search_by(
     aim: &Aim,
     deadline: Deadline,
 ) -> Result<Found, String> {
+    search_below(inner, machine, model, pins, (aim, None), deadline)
+}
+
+/// The same for an execution that is better than one that is known, of so much; the answer has none where there is none.
+///
+/// # Errors
+/// As [`search_by`].
+pub fn search_below(
+    inner: &dyn Inner,
+    machine: &Machine,
+    model: &LanguageModel,
+    pins: &Pins,
+    (aim, known): (&Aim, Option<f64>),
+    deadline: Deadline,
+) -> Result<Found, String> {
     let peak = machine.peak(model)?;
     if let Some(why) = inner.space().refuses(&pins.alone()) {
         return Err(why);
@@ -507,7 +543,10 @@ pub fn search_by(
             nearest_chips(machine, model, (pins, inner.space()), chips)
         ));
     }
-    let mut best: Option<(f64, Execution, Best)> = None;
+    let other = |value: f64| {
+        (value, one.clone(), Best { blocks: Blocks::default(), least: Blocks::default(), effort: None, plan: None })
+    };
+    let mut best: Option<(f64, Execution, Best)> = known.map(other);
     let mut looked = false;
     // Who gave it a time has the search use it.
     let is_spent = |gap: f64| deadline.left().is_none() && inner.is_spent(gap);
@@ -582,7 +621,10 @@ pub fn search_by(
     if found.stopped && !cells.are_all() {
         found.bound = found.bound.min(aim.worth.second * cells.floor(peak));
     }
-    if let Some((value, execution, of)) = best {
+    if let Some(known) = known {
+        found.bound = found.bound.min(known);
+    }
+    if let Some((value, execution, of)) = best.filter(|(value, ..)| known.is_none_or(|known| *value < known)) {
         // What was left out is bounded by a cell's bound that is not below this value.
         found.bound = found.bound.min(value);
         found.value = value;

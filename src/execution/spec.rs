@@ -59,8 +59,34 @@ crate::choice! {
         Activations = "activations",
         /// Weights, beside the optimiser states.
         Weights = "weights",
+        /// Weights, their gradients and optimiser states: the second tier adds gradients up, and chips hold what is at work (weight streaming).
+        State = "state",
         /// Weights, optimiser states and activations.
         All = "all",
+        /// All, and whatever waits between two partitions: where the chip's own memory is its SRAM, partitions have all of that, and the second tier is the memory.
+        Streamed = "streamed",
+    }
+}
+
+impl Offload {
+    /// What a search of executions has to choose from; `streamed` is a search by itself (`mapping::executions`).
+    pub fn tried() -> impl Iterator<Item = Self> {
+        Self::ALL.iter().copied().filter(|offload| *offload != Self::Streamed)
+    }
+
+    /// Whether optimiser states are in the second tier.
+    pub fn has_optimizer(self) -> bool {
+        matches!(self, Self::Optimizer | Self::Weights | Self::State | Self::All)
+    }
+
+    /// Whether weights are.
+    pub fn has_weights(self) -> bool {
+        matches!(self, Self::Weights | Self::State | Self::All)
+    }
+
+    /// Whether activations that are kept are.
+    pub fn has_activations(self) -> bool {
+        matches!(self, Self::Activations | Self::All)
     }
 }
 

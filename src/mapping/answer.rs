@@ -85,6 +85,7 @@ impl Search<'_> {
             covers_sharding: joint,
             joint_nodes: found.joint_nodes,
             as_graph: self.request.as_graph.is_some(),
+            shares_sram: false,
             blocks_s: found.blocks_s,
         };
         let plan = Plan { workload: self.workload.clone(), system: self.system.clone(), decisions, figures };

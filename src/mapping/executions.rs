@@ -1,18 +1,22 @@
 //! Executions of a language model on a system: which inner search answers for its blocks, the search over them, and the check of what it found.
+//!
+//! Where the memory is the chip's SRAM and there is a second tier, the best mapping has two ways to be: all that is not offloaded lies in the SRAM, which partitions share; or partitions
+//! have all of the SRAM and the second tier is the memory (`offload: streamed`). They are two searches, each on a machine of its own; the better of the answers counts, and the
+//! lesser of the bounds.
 
 use super::filled::{self, WithFilling};
 use super::free::Free;
 use super::solver::Limits;
 use crate::check;
 use crate::deadline::Deadline;
-use crate::execution::block::{BlockKey, Inner};
+use crate::execution::block::{BlockKey, Blocks, Inner};
 use crate::execution::file::{BlockDecisions, ExecutionFile, LayerSpec};
 use crate::execution::machine::other_types;
 use crate::execution::policy::Policy;
 use crate::execution::possible::Possible;
 use crate::execution::predict::{of_blocks, predict_by, suits};
-use crate::execution::search::{Aim, search_by};
-use crate::execution::{Execution, Found, Machine, Pins, Prediction, Refusal};
+use crate::execution::search::{Aim, search_below, search_by};
+use crate::execution::{Execution, Found, Machine, Offload, Pins, Prediction, Refusal};
 use crate::model::objective::Objective;
 use crate::model::rate::chip_peak;
 use crate::plan::{Decisions, Plan};
@@ -29,7 +33,26 @@ pub struct Executions<'a> {
     system: &'a System,
     model: &'a LanguageModel,
     by: By,
+    /// The same where the second tier is the memory, which executions with `offload: streamed` are of.
+    streamed: Option<Box<Streamed>>,
     aim: Aim,
+}
+
+/// A system whose second tier is its memory.
+struct Streamed {
+    system: System,
+    machine: Machine,
+    free: Free,
+}
+
+impl Streamed {
+    /// Of a system whose memory is on chip, with a second tier.
+    fn of(system: &System, model: &LanguageModel, limits: &Limits) -> Result<Option<Box<Self>>, String> {
+        let Some(second) = system.offload.clone().filter(|_| system.memory.0.on_chip) else { return Ok(None) };
+        let system = System { memory: second, offload: None, ..system.clone() };
+        let free = Free::new(&system, model, limits)?;
+        Ok(Some(Box::new(Self { machine: Machine::of_graphs(&system), free, system })))
+    }
 }
 
 /// What answers for a block.
@@ -85,7 +108,8 @@ impl<'a> Executions<'a> {
             }
             _ => (Machine::new(system)?, By::Stack),
         };
-        Ok(Self { machine, system, model, by, aim: Aim::TIME })
+        let streamed = if let By::Graph(_) = by { Streamed::of(system, model, limits)? } else { None };
+        Ok(Self { machine, system, model, by, streamed, aim: Aim::TIME })
     }
 
     /// The same with the effort of so many sets of shardings, where blocks are mapped as graphs.
@@ -94,7 +118,8 @@ impl<'a> Executions<'a> {
             By::Graph(free) => By::Graph(Box::new(free.with_sets(sets))),
             by => by,
         };
-        Self { by, ..self }
+        let of_streamed = |of: Box<Streamed>| Box::new(Streamed { free: of.free.with_sets(sets), ..*of });
+        Self { by, streamed: self.streamed.map(of_streamed), ..self }
     }
 
     /// The same for another objective than time.
@@ -127,14 +152,45 @@ impl<'a> Executions<'a> {
     /// # Errors
     /// A sentence: model, machine and pins do not suit each other.
     pub fn search(&self, pins: &Pins, deadline: Deadline) -> Result<Found, String> {
+        let streamed = self.streamed.as_ref().filter(|_| pins.offload.is_none_or(|o| o == Offload::Streamed));
+        if pins.offload == Some(Offload::Streamed)
+            && let Some(of) = streamed
+        {
+            return self.search_streamed(of, (pins, None), deadline);
+        }
+        let mine = if streamed.is_some() { deadline.part(0.5) } else { deadline };
         let found = self.inner(|inner| {
-            search_by(inner, &self.machine, self.model, pins, &self.aim, deadline).map_err(Refusal::Invalid)
+            search_by(inner, &self.machine, self.model, pins, &self.aim, mine).map_err(Refusal::Invalid)
         });
         let found = found.map_err(|e| e.to_string())?;
         if let Some(prediction) = &found.best {
             self.check(prediction, found.plan.as_deref())?;
         }
+        let Some(of) = streamed else { return Ok(found) };
+        let known = found.best.as_ref().map(|_| found.value);
+        Ok(found.or(self.search_streamed(of, (pins, known), deadline)?))
+    }
+
+    /// The best execution of those whose second tier is the memory, if it is better than one that is known.
+    fn search_streamed(
+        &self,
+        of: &Streamed,
+        (pins, known): (&Pins, Option<f64>),
+        deadline: Deadline,
+    ) -> Result<Found, String> {
+        let pins = Pins { offload: None, ..pins.clone() };
+        let mut found = search_below(&of.free, &of.machine, self.model, &pins, (&self.aim, known), deadline)?;
+        if let Some(prediction) = &mut found.best {
+            check_by((&of.system, &of.machine), self.model, prediction, found.plan.as_deref())?;
+            prediction.execution.offload = Offload::Streamed;
+        }
         Ok(found)
+    }
+
+    /// The machine of an execution with the free search of its blocks, and the execution there, where its second tier is the memory.
+    fn streamed(&self, e: &Execution) -> Option<(&Streamed, Execution)> {
+        let of = self.streamed.as_deref().filter(|_| e.offload == Offload::Streamed)?;
+        Some((of, Execution { offload: Offload::None, ..e.clone() }))
     }
 
     /// What a given execution takes, checked, and the mapping of its blocks.
@@ -142,6 +198,12 @@ impl<'a> Executions<'a> {
     /// # Errors
     /// [`Refusal`].
     pub fn predict(&self, e: &Execution, deadline: Deadline) -> Result<(Prediction, Option<Arc<Plan>>), Refusal> {
+        if let Some((of, e)) = self.streamed(e) {
+            let (mut prediction, plan) = predict_by(&of.free, &of.machine, self.model, &e, deadline)?;
+            check_by((&of.system, &of.machine), self.model, &prediction, plan.as_deref()).map_err(Refusal::Invalid)?;
+            prediction.execution.offload = Offload::Streamed;
+            return Ok((prediction, plan));
+        }
         let (prediction, plan) = self.inner(|inner| predict_by(inner, &self.machine, self.model, e, deadline))?;
         self.check(&prediction, plan.as_deref()).map_err(Refusal::Invalid)?;
         Ok((prediction, plan))
@@ -184,9 +246,14 @@ impl<'a> Executions<'a> {
         if !others.is_empty() {
             return Err(others.join("\n"));
         }
-        suits(&self.machine, self.model, e)?;
+        let streamed = self.streamed(e);
+        let (system, machine, e) = match &streamed {
+            Some((of, e)) => (&of.system, &of.machine, e),
+            None => (self.system, &self.machine, e),
+        };
+        suits(machine, self.model, e)?;
         let key = BlockKey::of(e);
-        let (blocks, plan) = match &self.by {
+        let mappings: Vec<(Blocks, Option<Arc<Plan>>)> = match &self.by {
             By::Stack => return self.predict(e, deadline).map_err(|e| e.to_string()),
             By::Kernels => {
                 let of = |word: &str, spec: &Option<LayerSpec>| {
@@ -200,9 +267,10 @@ impl<'a> Executions<'a> {
                 let (plain, experts) = (of("layer", &file.layer)?, of("expert_layer", &file.expert_layer)?);
                 let possible = Possible::new(&self.machine, self.model)?;
                 let given = possible.given(&key, [plain.as_ref(), experts.as_ref()]);
-                (given.map_err(|(word, message)| say(word, message))?, None)
+                vec![(given.map_err(|(word, message)| say(word, message))?, None)]
             }
             By::Graph(free) => {
+                let free = streamed.as_ref().map_or(free.as_ref(), |(of, _)| &of.free);
                 if let Some(why) = free.space().refuses(e) {
                     return Err(why);
                 }
@@ -210,40 +278,62 @@ impl<'a> Executions<'a> {
                 let stands = node.get("blocks").unwrap_or(node);
                 let Some(spec) = &file.blocks else { return Err(say("blocks", "is missing".into())) };
                 let decisions = spec.decisions(&cut.0, stands).map_err(|e| e.to_string())?;
-                let (blocks, plan) = free
+                let given = free
                     .given(&key, cut, decisions)
                     .map_err(|broken| say("blocks", format!("the mapping is not feasible:\n{}", broken.join("\n"))))?;
-                (blocks, Some(Arc::new(plan)))
+                given.into_iter().map(|(blocks, plan)| (blocks, Some(Arc::new(plan)))).collect()
             }
         };
-        let prediction = of_blocks(&self.machine, self.model, e, blocks)?;
+        let mut best: Option<(Prediction, Option<Arc<Plan>>)> = None;
+        for (blocks, plan) in mappings {
+            let prediction = of_blocks(machine, self.model, e, blocks)?;
+            if best.as_ref().is_none_or(|(known, _)| prediction.rank() < known.rank()) {
+                best = Some((prediction, plan));
+            }
+        }
+        let Some((mut prediction, plan)) = best else { return Err(say("blocks", "is missing".into())) };
         if !prediction.memory.fits() {
             return Err(say("execution", format!("is not feasible: {}", prediction.memory.need())));
         }
-        self.check(&prediction, plan.as_deref())?;
+        check_by((system, machine), self.model, &prediction, plan.as_deref())?;
+        prediction.execution.offload = file.execution.offload;
         Ok((prediction, plan))
     }
 
     /// An execution by a mapping of its blocks with filling and draining of pipelines of tiles, where they are not counted.
     pub fn with_filling(&self, prediction: &Prediction, plan: Option<&Plan>) -> Option<WithFilling> {
-        let (By::Graph(_), Some(plan), Some(system)) = (&self.by, plan, self.system.with_filling()) else {
+        let streamed = self.streamed(&prediction.execution);
+        let (system, e) = streamed.as_ref().map_or((self.system, &prediction.execution), |(of, e)| (&of.system, e));
+        let (By::Graph(_), Some(plan), Some(system)) = (&self.by, plan, system.with_filling()) else {
             return None;
         };
         let with = Free::new(&system, self.model, &Limits::default()).ok()?;
-        let (e, machine) = (&prediction.execution, Machine::of_graphs(&system));
+        let machine = Machine::of_graphs(&system);
         let key = BlockKey::of(e);
         let of = |Decisions { sharding, tiles, partition, .. }: Decisions| {
             let given = BlockDecisions { sharding, tiles, partition };
-            let (blocks, _) = with.given(&key, with.cut(&key).ok()?, given).ok()?;
+            let mappings = with.given(&key, with.cut(&key).ok()?, given).ok()?;
             // A tile count may pad what waits beyond the memory.
-            let filled = of_blocks(&machine, self.model, e, blocks).ok().filter(|filled| filled.memory.fits())?;
-            Some(filled.time.total)
+            let filled = mappings.into_iter().filter_map(|(blocks, _)| {
+                let filled = of_blocks(&machine, self.model, e, blocks).ok()?;
+                filled.memory.fits().then_some(filled.time.total)
+            });
+            filled.min_by(f64::total_cmp)
         };
         Some(WithFilling::of(filled::least(plan, of)?, prediction.time.total))
     }
 
     fn check(&self, prediction: &Prediction, plan: Option<&Plan>) -> Result<(), String> {
-        check::execution::verify((self.system, &self.machine), self.model, prediction, plan)
-            .map_err(|e| format!("internal error, please report it: the checker refuses the execution: {e}"))
+        check_by((self.system, &self.machine), self.model, prediction, plan)
     }
+}
+
+fn check_by(
+    on: (&System, &Machine),
+    model: &LanguageModel,
+    prediction: &Prediction,
+    plan: Option<&Plan>,
+) -> Result<(), String> {
+    check::execution::verify(on, model, prediction, plan)
+        .map_err(|e| format!("internal error, please report it: the checker refuses the execution: {e}"))
 }

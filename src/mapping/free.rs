@@ -50,6 +50,7 @@ use crate::model::stages;
 use crate::plan::{Decisions, DimensionUse, Plan};
 use crate::system::options::Layouts;
 use crate::system::{Overlap, Software, System};
+use crate::units::Bytes;
 use crate::workload::language::{LanguageModel, is_gathering, is_of_expert};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -90,13 +91,15 @@ const MOST_KEPT: usize = 6;
 pub struct Free {
     /// Without a limit of DRAM, which is that of stages and not of blocks.
     system: System,
+    /// The same with the SRAM that partitions are searched with, the most first: where the memory is on chip, parts of it.
+    rooms: Vec<System>,
     /// The same as numbers: for what replicas that share experts send each other.
     machine: Machine,
     model: LanguageModel,
     /// The graphs by what is computed again and the replicas that share the experts, and the tokens.
     graphs: RefCell<HashMap<(Recompute, u64, u64), Rc<Graph>>>,
     /// The fastest mappings by cut and what they divide.
-    known: RefCell<HashMap<(BlockKey, Divided), Option<Best>>>,
+    known: RefCell<HashMap<(BlockKey, Divided, usize), Option<Best>>>,
     /// The shardings that were best last.
     good: RefCell<HashMap<Good, Vec<Vec<Strategy>>>>,
     /// Kernels of the cuts that were mapped, times the sets of shardings that were looked at.
@@ -150,8 +153,15 @@ impl Free {
         let software = Machine::new(&generic).ok().map(|machine| machine.without_host());
         let mut system = system.clone();
         system.memory.0.capacity = None;
+        let with = |room: f64| {
+            let mut of_room = system.clone();
+            of_room.chip.0.sram = Bytes(room);
+            of_room
+        };
+        let rooms = system.rooms().into_iter().map(with).collect();
         let out = Self {
             system,
+            rooms,
             machine,
             model: model.clone(),
             graphs: RefCell::default(),
@@ -234,26 +244,45 @@ impl Free {
         }
     }
 
-    /// The fastest mapping of a cut among those that divide so much, with at least so much effort; `None` where there is none, or no time for it.
+    /// The fastest mappings of a cut among those that divide so much, with at least so much effort: one, and where the memory is on chip those that fill less of the SRAM. Empty where
+    /// there is none, or no time for it.
+    fn mappings(&self, key: &BlockKey, divided: Divided, effort: u32, deadline: Deadline) -> Result<Vec<Best>, String> {
+        let mut out: Vec<Best> = Vec::new();
+        for (room, system) in self.rooms.iter().enumerate() {
+            // What fills no more is the fastest here, too.
+            if out.last().is_some_and(|best| best.blocks.sram <= system.chip.0.sram.0) && room > 0 {
+                continue;
+            }
+            match self.mapping(key, (divided, room), effort, deadline)? {
+                Some(best) => out.push(best),
+                // What had no time may fill less.
+                None if deadline.is_over() => out.iter_mut().for_each(|best| best.least.sram = 0.0),
+                None => break,
+            }
+        }
+        Ok(out)
+    }
+
+    /// The fastest mapping of a cut among those that divide so much, in one of the rooms, with at least so much effort; `None` where there is none, or no time for it.
     fn mapping(
         &self,
         key: &BlockKey,
-        divided: Divided,
+        (divided, room): (Divided, usize),
         effort: u32,
         deadline: Deadline,
     ) -> Result<Option<Best>, String> {
-        let known = self.known.borrow().get(&(*key, divided)).cloned();
+        let known = self.known.borrow().get(&(*key, divided, room)).cloned();
         if let Some(known) = &known
             && known.as_ref().is_none_or(|best| best.effort.is_none_or(|had| had >= effort))
         {
             return Ok(known.clone());
         }
-        let found = self.map(key, divided, effort, deadline)?;
+        let found = self.map(key, (divided, room), effort, deadline)?;
         // What had no time is not known.
         if found.is_none() && deadline.is_over() {
             return Ok(known.flatten());
         }
-        self.known.borrow_mut().insert((*key, divided), found.clone());
+        self.known.borrow_mut().insert((*key, divided, room), found.clone());
         Ok(found)
     }
 
@@ -271,7 +300,8 @@ impl Free {
         Ok((Workload { micro_batch: d.micro_batch, global_batch, ..self.graph(key)?.workload.clone() }, uses))
     }
 
-    /// The passes of a mapping that is given, of the graph of a cut and its use of the network ([`Self::cut`]).
+    /// The passes of a mapping that is given, of the graph of a cut and its use of the network ([`Self::cut`]): one, and where the memory is on chip those in less of the SRAM, in which
+    /// more weights are held in pieces.
     ///
     /// # Errors
     /// Every rule that it breaks.
@@ -280,7 +310,7 @@ impl Free {
         key: &BlockKey,
         (workload, uses): (Workload, Vec<DimensionUse>),
         given: BlockDecisions,
-    ) -> Result<(Blocks, Plan), Vec<String>> {
+    ) -> Result<Vec<(Blocks, Plan)>, Vec<String>> {
         let decisions = Decisions {
             uses,
             stages: stages::even(self.system.model.pipeline, workload.repeat, 1),
@@ -289,15 +319,34 @@ impl Free {
             weights_on_chip: false,
             partition: given.partition,
         };
-        let figures = check::derive(&workload, &self.system, &decisions)?;
-        let plan = Plan { workload, system: self.system.clone(), decisions, figures };
-        let mut blocks = passes(&plan);
-        self.add_exchanges(key, &plan, &mut blocks);
-        Ok((blocks, plan))
+        let mut out: Vec<(Blocks, Plan)> = Vec::new();
+        for system in &self.rooms {
+            if out.last().is_some_and(|(blocks, _)| blocks.sram <= system.chip.0.sram.0) {
+                continue;
+            }
+            let figures = match check::derive(&workload, system, &decisions) {
+                Ok(figures) => figures,
+                // It fits more of the SRAM.
+                Err(_) if !out.is_empty() => break,
+                Err(broken) => return Err(broken),
+            };
+            let (workload, decisions) = (workload.clone(), decisions.clone());
+            let plan = Plan { workload, system: system.clone(), decisions, figures };
+            let mut blocks = passes(&plan);
+            self.add_exchanges(key, &plan, &mut blocks);
+            out.push((blocks, plan));
+        }
+        Ok(out)
     }
 
-    fn map(&self, key: &BlockKey, divided: Divided, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
-        let d = &key.division;
+    fn map(
+        &self,
+        key: &BlockKey,
+        (divided, room): (Divided, usize),
+        effort: u32,
+        deadline: Deadline,
+    ) -> Result<Option<Best>, String> {
+        let (d, system) = (&key.division, &self.rooms[room]);
         let Ok((workload, uses)) = self.cut(key) else { return Ok(None) };
         let workload = Workload { divided, ..workload };
         let last = SETS.len() - 1;
@@ -312,14 +361,14 @@ impl Free {
             shardings: self.good.borrow().get(&good).cloned().unwrap_or_default(),
             ..Request::default()
         };
-        let answer = find(&workload, &self.system, &request);
+        let answer = find(&workload, system, &request);
         let sets = if let Ok(Answer::Mapped(_, record)) = &answer { record.joint_nodes } else { 0 };
         self.spent.set(self.spent.get() + workload.kernels.len() as u64 * (TWO_PASSES + sets));
         let (plan, record) = match answer {
             Ok(Answer::Mapped(plan, record)) => (plan, record),
             // None was found among few sets, which does not say that there is none.
             Err(MapError::NoPlanYet { .. }) if effort < last && !deadline.is_over() => {
-                return self.map(key, divided, effort as u32 + 1, deadline);
+                return self.map(key, (divided, room), effort as u32 + 1, deadline);
             }
             Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet { .. }) => return Ok(None),
             Err(error) => return Err(error.to_string()),
@@ -408,6 +457,9 @@ impl Free {
                 pass.exposed.joules = floor.exposed.joules;
             }
         }
+        if is_another {
+            least.sram = 0.0;
+        }
         least
     }
 }
@@ -429,23 +481,25 @@ impl Inner for Free {
     }
 
     fn best(&self, key: &BlockKey, bound: &Blocks, effort: u32, deadline: Deadline) -> Result<Vec<Best>, String> {
-        let Some(mut fastest) = self.mapping(key, Divided::Free, effort, deadline)? else { return Ok(Vec::new()) };
+        let mut fastest = self.mappings(key, Divided::Free, effort, deadline)?;
         // What hands over parts in a whole mapping's place may be slower, and still shorten a pipeline.
-        if fastest.blocks.hand_over <= bound.hand_over * (1.0 + ROUNDING) {
-            return Ok(vec![fastest]);
+        let whole = |best: &Best| best.blocks.hand_over > bound.hand_over * (1.0 + ROUNDING);
+        if !fastest.iter().any(whole) {
+            return Ok(fastest);
         }
-        let others = self.mapping(key, Divided::HandedOver, effort, deadline)?;
-        if others.is_none() && deadline.is_over() {
-            fastest.least.hand_over = bound.hand_over;
+        let others = self.mappings(key, Divided::HandedOver, effort, deadline)?;
+        if others.is_empty() && deadline.is_over() {
+            fastest.iter_mut().for_each(|best| best.least.hand_over = bound.hand_over);
         }
-        Ok([Some(fastest), others].into_iter().flatten().collect())
+        fastest.extend(others);
+        Ok(fastest)
     }
 
-    fn keeping_least(&self, key: &BlockKey, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
+    fn keeping_least(&self, key: &BlockKey, effort: u32, deadline: Deadline) -> Result<Vec<Best>, String> {
         if key.division.tp == 1 {
-            return Ok(None);
+            return Ok(Vec::new());
         }
-        self.mapping(key, Divided::Kept, effort, deadline)
+        self.mappings(key, Divided::Kept, effort, deadline)
     }
 
     fn guess(&self, key: &BlockKey) -> Option<Blocks> {
@@ -583,6 +637,9 @@ pub fn passes(plan: &Plan) -> Blocks {
         let Some(part) = part(plan, p) else { continue };
         let kernels = part.seconds - part.waited;
         live[part.block] = live[part.block].max(figures.live_bytes);
+        if plan.system.memory.0.on_chip {
+            out.sram = out.sram.max(figures.sram_bytes);
+        }
         let pass = pass_of(&mut out, &w.blocks[part.block].name);
         if part.pass == Pass::Forward {
             pass.forward += kernels;

@@ -42,6 +42,7 @@ pub mod record;
 pub mod relaxed;
 mod remaining;
 pub mod request;
+mod rooms;
 pub mod search;
 pub mod sharding;
 mod shelf;

@@ -305,6 +305,9 @@ pub struct Record {
     pub joint_nodes: u64,
     /// Whether it is of a language model that was mapped as one graph.
     pub as_graph: bool,
+    /// Whether the memory is on chip, so that partitions and what is held shared the SRAM (`rooms.rs`).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shares_sram: bool,
     /// Of a chain whose shardings are not all closed: what a unit of each block and a microbatch take at least in a mapping that is faster, in seconds, with what it waits for beside its partitions.
     pub blocks_s: Vec<f64>,
 }

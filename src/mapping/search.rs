@@ -85,6 +85,9 @@ pub(super) fn map_until(
     request: &Request,
     clock: Deadline,
 ) -> Result<Answer, MapError> {
+    if system.memory.0.on_chip && system.memory.0.capacity.is_some() {
+        return super::rooms::best(workload, system, request, clock);
+    }
     if request.objective == Objective::Time {
         return search(workload, system, request, clock);
     }

@@ -164,7 +164,8 @@ fn taken_as(said: String, request: &Request) -> String {
 /// Of a mapping.
 pub fn of_mapping(plan: &Plan, request: &Request, record: &Record) -> String {
     let said = proven(&plan.workload, &plan.system, request, record);
-    taken_as(said + &filling(&plan.system, filled::iteration(plan)), request)
+    let shared = if record.shares_sram { ON_CHIP } else { "" };
+    taken_as(said + shared + &filling(&plan.system, filled::iteration(plan)), request)
 }
 
 /// What is proven of a mapping.
@@ -312,6 +313,12 @@ pub fn of_executions(
     }
 }
 
+/// What is said of a memory on chip.
+const ON_CHIP: &str = " The memory is the chip's SRAM: partitions have a half, a quarter, an eighth or a sixteenth of it, whichever serves best, and leave the rest to what is held.";
+
+/// The same where there is a second tier.
+const STREAMED: &str = " Or they have all of it, and the second tier is the memory (`offload: streamed`).";
+
 /// What executions on a system stand for.
 fn software(system: &System, with: Option<WithFilling>) -> String {
     match (system.software(), &system.stack) {
@@ -323,7 +330,9 @@ fn software(system: &System, with: Option<WithFilling>) -> String {
         }
         (Software::Free, _) => {
             format!(
-                "What is possible, no software counted: every block by its fastest mapping (sharding, tiles, partitions), where stages hand over whole activations and where they hand over parts, and where something does not fit by the fastest that keeps parts. Not in the proof: other mappings of a block that keep less.{}{}",
+                "What is possible, no software counted: every block by its fastest mapping (sharding, tiles, partitions), where stages hand over whole activations and where they hand over parts, and where something does not fit by the fastest that keeps parts. Not in the proof: other mappings of a block that keep less.{}{}{}{}",
+                if system.memory.0.on_chip { ON_CHIP } else { "" },
+                if system.memory.0.on_chip && system.offload.is_some() { STREAMED } else { "" },
                 filling(system, with),
                 in_switch(system)
             )

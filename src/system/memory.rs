@@ -20,6 +20,9 @@ crate::spec! {
         capacity: Option<Bytes>,
         /// Stacks of this memory beside one chip.
         stacks: Option<u64>,
+        /// Whether it is no memory beside the chip but the chip's own SRAM: what it holds and what the partitions of a fused graph buffer share `sram`. Its capacity, where it is left
+        /// out, is all of that.
+        on_chip: bool = false,
         /// Kind of interface, as the technology of a chip with `area` names it (`hbm3`).
         interface: Option<Name>,
         /// Price by bandwidth.

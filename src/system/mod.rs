@@ -28,6 +28,7 @@ pub use stack::Stack;
 pub use technology::Technology;
 
 use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, catalogue::Kind, read::Ref};
+use crate::units::Bytes;
 use options::Charge;
 use std::path::Path;
 
@@ -91,6 +92,7 @@ fn check(system: &System, node: &Node, reader: &mut Reader) {
         });
     }
     area::check_memory(system, node, reader);
+    check_on_chip(system, node, reader);
     stack::check_names(system, node, reader);
     if system.model.memory_price != MemoryPrice::Bandwidth {
         let offload = system.offload.as_ref().map(|memory| ("offload", &memory.0));
@@ -108,6 +110,34 @@ fn check(system: &System, node: &Node, reader: &mut Reader) {
         }
     }
 }
+
+/// A memory on chip is no larger than the SRAM that it is, and no second tier.
+fn check_on_chip(system: &System, node: &Node, reader: &mut Reader) {
+    let mut say = |part: &str, field: &str, message: String| {
+        let at = node.get(part).unwrap_or(node);
+        let at = at.get(field).unwrap_or(at);
+        reader.within(format!("{part}.{field}"), |r| r.problem(at, message));
+    };
+    let (memory, sram) = (&system.memory.0, system.chip.0.sram);
+    let capacity = memory.capacity.map_or(0.0, |capacity| capacity.0 * memory.stacks.unwrap_or(1) as f64);
+    if memory.on_chip && capacity > sram.0 {
+        say(
+            "memory",
+            "capacity",
+            format!(
+                "a memory on chip (`on_chip: true`) has at most the {sram} of SRAM of {}, found {}",
+                system.chip.0.name,
+                Bytes(capacity)
+            ),
+        );
+    }
+    if system.offload.as_ref().is_some_and(|memory| memory.0.on_chip) {
+        say("offload", "on_chip", "a second tier is beside the chip: expected a memory without `on_chip`".into());
+    }
+}
+
+/// Parts of the SRAM that partitions may fill where the memory is on chip: halves of halves.
+const ROOMS: [f64; 4] = [0.5, 0.25, 0.125, 0.0625];
 
 impl System {
     /// Loads the tree of a system file, or of the system of that name in the catalogue.
@@ -140,6 +170,9 @@ impl System {
         let mut system: Self = reader.finish_with(system, node)?;
         system.memory.0 = system.memory.0.stacked();
         system.offload = system.offload.map(|memory| Ref(memory.0.stacked()));
+        if system.memory.0.on_chip {
+            system.memory.0.capacity.get_or_insert(system.chip.0.sram);
+        }
         if system.model.precision == options::Precision::Float32 {
             // The unit of these fields is the giga.
             let round = |value: f64| system.model.precision.round(value / 1e9) * 1e9;
@@ -168,6 +201,24 @@ impl System {
             tree.inline(path, &Loader)?;
         }
         Ok(tree)
+    }
+
+    /// Bytes of SRAM that partitions of a fused graph are searched with, the most first: where the memory is on chip, parts of it; else all.
+    pub fn rooms(&self) -> Vec<f64> {
+        let sram = self.chip.0.sram.0;
+        if self.memory.0.on_chip { ROOMS.map(|part| part * sram).to_vec() } else { vec![sram] }
+    }
+
+    /// The same where partitions have so many bytes of SRAM and the memory, if that is on chip, has the rest.
+    pub fn with_room(&self, room: f64) -> Self {
+        let mut out = self.clone();
+        if self.memory.0.on_chip {
+            let capacity = self.memory.0.capacity.map_or(f64::INFINITY, |capacity| capacity.0);
+            out.memory.0.on_chip = false;
+            out.memory.0.capacity = Some(Bytes(capacity.min(self.chip.0.sram.0 - room)));
+            out.chip.0.sram = Bytes(room);
+        }
+        out
     }
 
     /// The number of chips.
