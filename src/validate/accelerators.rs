@@ -175,10 +175,48 @@ pub fn shipped() -> Result<&'static List, Problems> {
 
 /// The chip a measurement names.
 pub fn known(name: &str) -> Option<&'static Listed> {
-    let plain = plain(name);
-    let fits = |listed: &Listed| listed.names.iter().filter(|n| plain.starts_with(n.as_str())).map(String::len).max();
     let chips = &shipped().ok()?.chips;
-    chips.iter().filter_map(|listed| Some((fits(listed)?, listed))).max_by_key(|(length, _)| *length).map(|(_, l)| l)
+    let of = |name: &str| {
+        let fits = |listed: &Listed| listed.names.iter().filter(|n| is_called(name, n)).map(String::len).max();
+        let all = chips.iter().filter_map(|listed| Some((fits(listed)?, listed)));
+        all.max_by_key(|(length, _)| *length).map(|(_, listed)| listed)
+    };
+    of(name).or_else(|| {
+        let mut words = name.split_whitespace().skip_while(|word| MAKERS.contains(&plain(word).as_str())).peekable();
+        words.peek()?;
+        of(&words.collect::<Vec<_>>().join(" "))
+    })
+}
+
+/// What may stand before a chip's name.
+const MAKERS: [&str; 6] = ["nvidia", "geforce", "amd", "instinct", "radeon", "intel"];
+
+/// Words after a chip's name that make another product of it.
+const OTHERS: [&str; 9] = ["ti", "super", "laptop", "mobile", "maxq", "xt", "xtx", "gre", "d"];
+
+/// Whether a measurement's name of a chip is one that begins so, in small letters and digits alone: `a100` of `A100-SXM 80GB`, and not `a10` of it. A digit that follows at once, a letter
+/// by itself (`L40G`) or a word such as `Ti` is of another product.
+fn is_called(name: &str, short: &str) -> bool {
+    let mut wanted = short.chars();
+    let mut next = wanted.next();
+    let mut rest = name;
+    while let Some(letter) = next {
+        let Some(own) = rest.chars().next() else { return false };
+        rest = &rest[own.len_utf8()..];
+        if own.is_ascii_alphanumeric() {
+            if own.to_ascii_lowercase() != letter {
+                return false;
+            }
+            next = wanted.next();
+        }
+    }
+    let letters = |text: &str| text.chars().take_while(char::is_ascii_alphabetic).count();
+    let at_once = letters(rest);
+    let ends = |text: &str| !text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    let is_other = rest.starts_with(|c: char| c.is_ascii_digit()) || (at_once == 1 && ends(&rest[1..]));
+    let after = rest.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+    let word = after.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next().unwrap_or_default();
+    !is_other && !OTHERS.contains(&plain(word).as_str())
 }
 
 /// What a row's words name.

@@ -12,8 +12,9 @@ use crate::execution::inference::{Layout, Refusal, Server, predict};
 use crate::execution::machine::{Peers, Traffic};
 use crate::execution::single_kernel::{Bench, Operator};
 use crate::model::kernel_time::Product;
-use crate::spec::read::Ref;
+use crate::spec::read::{Ref, Share};
 use crate::system::Stack;
+use crate::units::Bytes;
 use crate::workload::language::{DataType, LanguageModel};
 
 fn listed(point: &Point) -> Result<&'static Listed, NotPredicted> {
@@ -213,17 +214,23 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
         model.heads = model.heads.next_multiple_of(e.tp);
     }
     let layout = Layout { tp: e.tp, pp: e.pp, dp: e.dp * replicas, ep: e.ep };
-    let of = |batch: u64| {
+    let on = |server: &Server, batch: u64| {
         let [Some(prompts), Some(tokens)] = [on_mesh.first(), on_mesh.last()] else {
-            return predict(&server, &model, layout, batch);
+            return predict(server, &model, layout, batch);
         };
         let first = predict(prompts, &model, layout, batch)?;
         let then = predict(tokens, &model, layout, batch)?;
         let latency_s = first.latency_s + generated.saturating_sub(1) as f64 * (then.tpot_s - first.tpot_s);
         Ok(crate::execution::inference::Prediction { tpot_s: then.tpot_s, latency_s, ..first })
     };
+    let of = |batch: u64| on(&server, batch);
     let found = match (point.row.global_batch, queue) {
-        (Some(batch), _) => of(batch * replicas),
+        // It ran: where a chip is nearly full, what is else kept free was used.
+        (Some(batch), _) => of(batch * replicas).or_else(|refusal| {
+            let mut full = server.clone();
+            (full.machine.stack.memory_reserve, full.serving.memory_limit) = (Bytes(0.0), Share(1.0));
+            on(&full, batch * replicas).map_err(|_| refusal)
+        }),
         (None, Some((requests, _))) => of(requests),
         (None, None) => {
             let mut best = of(layout.dp);

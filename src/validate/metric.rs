@@ -301,6 +301,9 @@ impl fmt::Display for Unit {
 pub fn flop_count(point: &Point) -> FlopCount {
     let again = point.source.and_then(|s| s.counts_recomputed).filter(|_| point.recomputes_fully());
     let counts = point.source.and_then(|s| s.counts);
+    // The closed form is of layers with 12 h^2 weights. Who trains others counts their products.
+    let of_gpt = point.model.as_ref().is_none_or(|m| !m.gated && m.kv_heads.is_none() && m.experts.is_none());
+    let usual = if of_gpt { FlopCount::MegatronModel } else { FlopCount::Products };
     match point.row.metric {
         Metric::Hfu if !point.recomputes_fully() => FlopCount::MegatronSelective,
         Metric::Hfu => FlopCount::MegatronRecomputed,
@@ -309,7 +312,7 @@ pub fn flop_count(point: &Point) -> FlopCount {
         _ if point.notes.packed_samples.is_some() => FlopCount::MaskedProducts,
         Metric::FlopRate if again.is_some() => again.map_or(FlopCount::MegatronRecomputed, Counted::flop),
         Metric::ModelFlopRate => counts.map_or(FlopCount::MaskedProducts, Counted::flop),
-        _ => counts.map_or(FlopCount::MegatronModel, Counted::flop),
+        _ => counts.map_or(usual, Counted::flop),
     }
 }
 

@@ -182,6 +182,12 @@ fn explained(
     if off(&model) <= PARAMETERS_WITHIN {
         return Ok(model);
     }
+    // A head that is not the embedding's matrix.
+    let apart = LanguageModel { tied_embeddings: false, ..model.clone() };
+    if model.tied_embeddings && off(&apart) <= SAME_WITHIN {
+        assumed.push("a head of its own, as its parameters say".into());
+        return Ok(apart);
+    }
     let (layers, h) = (model.layers as f64, model.hidden as f64);
     let matrices = if model.gated { 3.0 } else { 2.0 };
     let width = model.ffn() as f64 + (stated - all_parameters(&model)) / (layers * matrices * h);

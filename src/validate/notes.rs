@@ -196,7 +196,8 @@ const WIDENED: [(&str, DataType); 23] = [
 ];
 
 /// What a clause is about that says what keys and values are kept in.
-const OF_CACHE: [&str; 7] = ["keys and values", "KV cache", "KV-cache", "kv cache", "kv_cache", "kv-cache", "KV8"];
+const OF_CACHE: [&str; 8] =
+    ["KV4", "keys and values", "KV cache", "KV-cache", "kv cache", "kv_cache", "kv-cache", "KV8"];
 
 /// `uses 480x480 of the cores`, or `prefill on 660x660 cores, decode on 360x360 (software)`: sides of square meshes.
 fn mesh(notes: &str) -> Option<(u64, Option<(u64, String)>)> {
@@ -233,7 +234,9 @@ pub fn read(notes: &str, seq: Option<u64>, chips: Option<u64>) -> Notes {
                 // Of a cache alone 8 bits are as many bytes in either type.
                 let wide = [("BF16", DataType::Bf16), ("FP16", DataType::Fp16), ("KV8", DataType::Fp8)];
                 let wide = wide.into_iter().find(|(word, _)| clause.contains(word)).map(|(_, of)| of);
-                facts.cache = narrow.map(|at| NARROW[at].1).or(wide).or(facts.cache);
+                let of_four = ["4-bit", "4 bit", "KV4", "int4", "INT4"].iter().any(|word| clause.contains(word));
+                let of_four = of_four.then_some(DataType::Fp4);
+                facts.cache = of_four.or(narrow.map(|at| NARROW[at].1)).or(wide).or(facts.cache);
             }
             (false, Some(_)) => facts.widened = widened,
             (false, None) => computed = computed.max(narrow),

@@ -217,7 +217,10 @@ impl Point {
                 }
                 Err(reason) => incomplete = Some(reason),
             }
-            let at_most = matches!(row.metric, Metric::OutputRate | Metric::OutputChipRate);
+            let at_most = matches!(
+                row.metric,
+                Metric::OutputRate | Metric::OutputChipRate | Metric::TokenRate | Metric::ChipTokenRate
+            );
             if row.global_batch.is_none() && pass == ModelPass::Inference && at_most {
                 assumed.push("the batch that gives the highest rate".into());
             } else if row.global_batch.is_none() {
@@ -396,7 +399,7 @@ fn task(row: &Row, notes: &Notes) -> Task {
         row.metric,
         Metric::FirstToken | Metric::TokenTime | Metric::UserTokenRate | Metric::OutputRate | Metric::OutputChipRate
     );
-    if lower.contains("inference") || phase == Phase::Prompt || of_tokens {
+    if lower.contains("inference") || phase != Phase::Whole || of_tokens {
         return match (notes.prompt_and_generated, row.seq) {
             (Some((prompt, generated)), _) => Task::Inference { prompt, generated, phase },
             (None, Some(seq)) if phase == Phase::Tokens || of_tokens => {

@@ -156,6 +156,7 @@ pub fn system(dfmodel: bool) -> impl Strategy<Value = System> {
                     energy_per_flop: (cores % 2 == 0).then_some(EnergyPerFlop(1e-12)),
                 }),
                 memory: Ref(Memory {
+                    on_chip: false,
                     name: "memory".into(),
                     source: source(),
                     bandwidth: Bandwidth(bandwidth),
