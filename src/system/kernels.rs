@@ -376,6 +376,21 @@ mod tests {
     use super::*;
 
     /// Of three chips the two with measured shares count: 0.5 and 0.7, the middle 0.6; launches were measured of none.
+    /// INT8 at four times the rate of 16 bits says that this is cut to half; stated shares stay.
+    #[test]
+    fn a_cut_rate_is_reached_nearly_whole() {
+        let read = |peak: &str, more: &str| -> Kernels {
+            let text = format!("peak: {{ {peak} }}\nunits: 7\n{more}source: \"datasheet: it\"\n");
+            Reader::read(&Node::parse("k.yaml", &text).unwrap()).unwrap()
+        };
+        let (cut, whole) = ("fp16: 71 TFLOP/s, int8: 284 TFLOP/s", "fp16: 142 TFLOP/s, int8: 284 TFLOP/s");
+        assert_eq!((read(cut, "").efficiency.0, read(whole, "").efficiency.0), (0.95, 0.68));
+        assert_eq!(read(cut, "efficiency: 0.7\n").efficiency.0, 0.7);
+        assert_eq!(read("fp16: 71 TFLOP/s", "").efficiency.0, 0.68);
+        let new = read(cut, "").of_datasheet(&[], &[&read(whole, "efficiency: 0.5\n")]).unwrap();
+        assert_eq!(new.efficiency.0, 0.95);
+    }
+
     #[test]
     fn a_new_chip_has_the_middle_of_the_measured_ones() {
         let chip = |efficiency: f64, source: &str| -> Kernels {

@@ -297,6 +297,34 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_goes_on_is_of_another_product() {
+        for name in [
+            "L40G",
+            "A4000",
+            "RTX 4080 SUPER",
+            "RTX 3080 Ti",
+            "RTX 4090 Laptop GPU",
+            "T400",
+            "RTX 4090 D",
+            "RTX 3090Ti-like 24",
+        ] {
+            let found = known(name).map(|l| l.chip.0.name.as_str());
+            assert!(found.is_none() || name.starts_with("RTX 3090Ti"), "{name}: {found:?}");
+        }
+        for (name, short, same) in [
+            ("A100-SXM4-80GB", "a100", true),
+            ("A100-SXM4-80GB", "a10", false),
+            ("L40S", "l40", false),
+            ("L40 (PCIe)", "l40", true),
+            ("V100S PCIe", "v100", false),
+            ("RTX 4090, 24 GB", "rtx4090", true),
+            ("TPUv5p-512", "tpuv5p", true),
+        ] {
+            assert_eq!(is_called(name, short), same, "{name} {short}");
+        }
+    }
+
+    #[test]
     fn names_of_measurements_are_recognised() {
         for (name, ours) in [
             ("A100-80GB", "A100"),
@@ -313,6 +341,8 @@ mod tests {
             ("SN30 (4 of 8 tiles)", "SN30"),
             ("Trainium2", "Trainium 2"),
             ("MI250X", "MI250X"),
+            ("NVIDIA GeForce RTX 2080 Ti", "RTX 2080 Ti"),
+            ("AMD Instinct MI300X", "MI300X"),
         ] {
             assert_eq!(known(name).map(|l| l.chip.0.name.as_str()), Some(ours), "{name}");
         }

@@ -28,7 +28,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn system(name: &str) -> System {
+pub fn system(name: &str) -> System {
     let node = System::load(&root().join(format!("systems/{name}.yaml"))).unwrap();
     System::build(&node).unwrap()
 }
@@ -45,7 +45,7 @@ fn model(fields: &str) -> LanguageModel {
     Reader::read(&Node::parse("model.yaml", &text).unwrap()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-fn small() -> LanguageModel {
+pub fn small() -> LanguageModel {
     model(
         "layers: 4, hidden: 512, heads: 8, vocab: 1024, dropout: true, tied_embeddings: true, seq: 256, global_batch: 16",
     )

@@ -25,6 +25,7 @@ mod known;
 mod language_graph;
 mod limits;
 mod names;
+mod on_chip;
 mod one_answer;
 #[cfg(feature = "milp")]
 mod other_solvers;

@@ -1,6 +1,7 @@
 //! Values that change nothing, and whole heads of keys and values: a field that says what holds without it is no other model.
 
 use super::*;
+use crate::execution::StateBytes;
 use crate::system::serving::Serving;
 use crate::system::stack::Stack;
 use crate::units::Bytes;
@@ -86,6 +87,29 @@ fn offloaded_experts_are_those_of_their_chips() {
     assert!(p.time.total > of_experts, "{} s, {of_experts} s of experts", p.time.total);
     let whole = predict_any(&m, &moe, &Execution { zero: Zero::Gradients, ..e }).unwrap();
     assert!(p.time.total < whole.time.total);
+}
+
+/// Weight streaming by hand: of 12 layers of 12 x 256^2 weights and both ends on one chip, 2 bytes a weight and a gradient, both passes of a microbatch read the weights and gradients go once, over a way
+/// of 1 MB/s that is slower than all else; two layers (or an end) of each stay on the chip.
+#[test]
+fn weights_come_and_gradients_go_once_a_microbatch() {
+    let second =
+        "offload: {name: host, source: 'assumed: test', bandwidth: 1 MB/s, price: $1/(GB/s), power: 1 W/(GB/s)}\n";
+    let m = machine(&Parts { second, ..Parts::default() });
+    let gpt = gpt(12, 256, 4, 64, 4);
+    let e = Execution { offload: Offload::State, micro_batch: 2, ..execution(1, 1, 1, 1) };
+    let p = predict_any(&m, &gpt, &e).unwrap();
+    let w = ChipWeights::of(&gpt, 1, 1, 1);
+    let all = gpt.parameters().total();
+    let stays = 2.0 * (2.0 * w.layer()).max(w.embedding.max(w.head));
+    assert_eq!((p.memory.device.weights, p.memory.device.gradients, p.memory.device.optimizer), (stays, stays, 0.0));
+    let states = StateBytes::training(&gpt.types);
+    close(p.memory.second_tier, all * (2.0 + 2.0 + states.optimizer) - 2.0 * stays, 1e-12);
+    // Two microbatches, and the states once both ways.
+    let seconds = (2.0 * all * (2.0 * 2.0 + 2.0) + 2.0 * all * states.optimizer) / 1e6;
+    close(p.time.total, seconds, 1e-6);
+    let weights = predict_any(&m, &gpt, &Execution { offload: Offload::Weights, ..e }).unwrap();
+    close(p.time.total - weights.time.total, 2.0 * all * 2.0 / 1e6, 1e-6);
 }
 
 /// Gradients narrower than what software in general reduces are reduced as they are, and an embedding as narrow as some software has it is what the best software has.
