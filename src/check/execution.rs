@@ -72,7 +72,7 @@ pub fn verify(
     same("tp of the blocks", e.tp as f64, plan.figures.tp as f64)?;
     same("micro_batch of the blocks", e.micro_batch as f64, plan.workload.micro_batch as f64)?;
     let tokens = plan.workload.tokens_per_sample.map_or(0.0, |tokens| tokens as f64);
-    if system.memory.0.on_chip {
+    if system.shares_sram() {
         let most = plan.figures.partitions.iter().map(|p| p.sram_bytes).fold(0.0, f64::max);
         same("sram_bytes of the blocks", prediction.blocks.sram, most)?;
     }

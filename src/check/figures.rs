@@ -146,7 +146,7 @@ impl Derivation<'_> {
                 ));
             }
         }
-        if let Some(capacity) = capacity.filter(|_| self.system.memory.0.on_chip) {
+        if let Some(capacity) = capacity.filter(|_| self.system.shares_sram()) {
             let held = stages.iter().map(|stage| stage.memory.total()).fold(0.0, f64::max);
             let buffered = partitions.iter().map(|p| p.sram_bytes).fold(0.0, f64::max);
             if held + buffered > capacity * (1.0 + TOLERANCE) {

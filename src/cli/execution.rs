@@ -58,7 +58,7 @@ pub struct ExecutionArgs {
     /// Stage of ZeRO: 0, 1, 2, 3.
     #[arg(long, value_name = "N", value_parser = word!(Zero))]
     pub zero: Option<Zero>,
-    /// What lies in the second memory tier: none, optimizer, activations, weights, all.
+    /// What lies in the second memory tier: none, optimizer, activations, weights, state, all, streamed.
     #[arg(long, value_name = "WORD", value_parser = word!(Offload))]
     pub offload: Option<Offload>,
     /// Whether the reduction of gradients runs beside the backward pass.

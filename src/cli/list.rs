@@ -245,7 +245,7 @@ fn chip(entry: &Entry, memory: Option<&'static Entry>) -> Result<Vec<Value>, Pro
         figure(Some(chip_peak(&chip, &ModelOptions::flowspace(), HALF) / 1e12)),
         figure(Some(chip.sram.0 / (1u64 << 20) as f64)),
         memory.map_or(Value::Null, |m| json!(m.name)),
-        figure(beside.as_ref().and_then(|m| m.capacity).map(|c| c.0 / GIB)),
+        figure(beside.clone().and_then(|m| m.of_sram(chip.sram).capacity).map(|c| c.0 / GIB)),
         figure(beside.as_ref().map(|m| m.bandwidth.0 / 1e9)),
         figure(Some(chip.power.0)),
         figure(Some(chip.price.0)),

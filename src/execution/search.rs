@@ -286,7 +286,7 @@ impl Found {
                 e.zero,
                 e.offload,
                 machine.name,
-                machine.capacity.map_or_else(|| "no limit".into(), |c| Bytes(c).to_string()),
+                m.capacity.map_or_else(|| "no limit".into(), |c| Bytes(c).to_string()),
             ),
         }
     }

@@ -44,7 +44,7 @@ impl Resource {
             out.push(Self::Sram);
         }
         out.push(Self::DramBandwidth);
-        if system.memory.0.capacity.is_some() {
+        if system.memory.0.capacity.is_some() && !system.memory.0.on_chip {
             out.push(Self::DramCapacity);
         }
         for (i, dimension) in system.network.dimensions.iter().enumerate().filter(|(_, d)| d.size > 1) {
@@ -87,7 +87,10 @@ impl Resource {
                     chip.kernels.iter_mut().flat_map(|kernels| kernels.peak.0.iter_mut().map(|(_, peak)| peak));
                 chip.vector_peak.iter_mut().chain(products).for_each(|peak| peak.0 *= factor);
             }
-            Self::Sram => chip.sram.0 *= factor,
+            Self::Sram => {
+                let more = chip.sram.0 * factor;
+                out.set_sram(more);
+            }
             Self::DramBandwidth => out.memory.0.bandwidth.0 *= factor,
             Self::DramCapacity => {
                 if let Some(capacity) = &mut out.memory.0.capacity {

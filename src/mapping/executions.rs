@@ -12,6 +12,7 @@ use crate::deadline::Deadline;
 use crate::execution::block::{BlockKey, Blocks, Inner};
 use crate::execution::file::{BlockDecisions, ExecutionFile, LayerSpec};
 use crate::execution::machine::other_types;
+use crate::execution::memory::MemoryByKind;
 use crate::execution::policy::Policy;
 use crate::execution::possible::Possible;
 use crate::execution::predict::{of_blocks, predict_by, suits};
@@ -43,15 +44,27 @@ struct Streamed {
     system: System,
     machine: Machine,
     free: Free,
+    /// SRAM of a chip.
+    sram: f64,
 }
 
 impl Streamed {
     /// Of a system whose memory is on chip, with a second tier.
-    fn of(system: &System, model: &LanguageModel, limits: &Limits) -> Result<Option<Box<Self>>, String> {
-        let Some(second) = system.offload.clone().filter(|_| system.memory.0.on_chip) else { return Ok(None) };
-        let system = System { memory: second, offload: None, ..system.clone() };
+    fn of(own: &System, model: &LanguageModel, limits: &Limits) -> Result<Option<Box<Self>>, String> {
+        let Some(second) = own.offload.clone().filter(|_| own.memory.0.on_chip) else { return Ok(None) };
+        let system = System { memory: second, offload: None, ..own.clone() };
         let free = Free::new(&system, model, limits)?;
-        Ok(Some(Box::new(Self { machine: Machine::of_graphs(&system), free, system })))
+        Ok(Some(Box::new(Self { machine: Machine::of_graphs(&system), sram: own.chip.0.sram.0, free, system })))
+    }
+
+    /// Says of a prediction what it is on the system itself: what the memory holds is in the second tier, and the SRAM has what partitions fill.
+    fn moved(&self, prediction: &mut Prediction, plan: Option<&Plan>) {
+        prediction.execution.offload = Offload::Streamed;
+        let filled = plan.map(|plan| plan.figures.partitions.iter().map(|p| p.sram_bytes));
+        let memory = &mut prediction.memory;
+        (memory.second_tier, memory.second_capacity) = (memory.device.total(), memory.capacity);
+        let working = filled.map_or(0.0, |filled| filled.fold(0.0, f64::max));
+        (memory.device, memory.capacity) = (MemoryByKind { working, ..MemoryByKind::default() }, Some(self.sram));
     }
 }
 
@@ -182,7 +195,10 @@ impl<'a> Executions<'a> {
         let mut found = search_below(&of.free, &of.machine, self.model, &pins, (&self.aim, known), deadline)?;
         if let Some(prediction) = &mut found.best {
             check_by((&of.system, &of.machine), self.model, prediction, found.plan.as_deref())?;
-            prediction.execution.offload = Offload::Streamed;
+            of.moved(prediction, found.plan.as_deref());
+        }
+        if let Some((e, _)) = &mut found.least {
+            e.offload = Offload::Streamed;
         }
         Ok(found)
     }
@@ -201,7 +217,7 @@ impl<'a> Executions<'a> {
         if let Some((of, e)) = self.streamed(e) {
             let (mut prediction, plan) = predict_by(&of.free, &of.machine, self.model, &e, deadline)?;
             check_by((&of.system, &of.machine), self.model, &prediction, plan.as_deref()).map_err(Refusal::Invalid)?;
-            prediction.execution.offload = Offload::Streamed;
+            of.moved(&mut prediction, plan.as_deref());
             return Ok((prediction, plan));
         }
         let (prediction, plan) = self.inner(|inner| predict_by(inner, &self.machine, self.model, e, deadline))?;
@@ -296,7 +312,9 @@ impl<'a> Executions<'a> {
             return Err(say("execution", format!("is not feasible: {}", prediction.memory.need())));
         }
         check_by((system, machine), self.model, &prediction, plan.as_deref())?;
-        prediction.execution.offload = file.execution.offload;
+        if let Some((of, _)) = streamed {
+            of.moved(&mut prediction, plan.as_deref());
+        }
         Ok((prediction, plan))
     }
 

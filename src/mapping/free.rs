@@ -249,16 +249,27 @@ impl Free {
     fn mappings(&self, key: &BlockKey, divided: Divided, effort: u32, deadline: Deadline) -> Result<Vec<Best>, String> {
         let mut out: Vec<Best> = Vec::new();
         for (room, system) in self.rooms.iter().enumerate() {
-            // What fills no more is the fastest here, too.
-            if out.last().is_some_and(|best| best.blocks.sram <= system.chip.0.sram.0) && room > 0 {
-                continue;
+            let most = system.chip.0.sram.0;
+            // What fills no more is the fastest here, too. What fills more than this is no faster than the one found with more.
+            if let Some(best) = out.last_mut() {
+                if best.blocks.sram <= most {
+                    continue;
+                }
+                best.least.sram = best.least.sram.min(most);
             }
             match self.mapping(key, (divided, room), effort, deadline)? {
                 Some(best) => out.push(best),
                 // What had no time may fill less.
-                None if deadline.is_over() => out.iter_mut().for_each(|best| best.least.sram = 0.0),
-                None => break,
+                None if deadline.is_over() => {
+                    out.iter_mut().for_each(|best| best.least.sram = 0.0);
+                    return Ok(out);
+                }
+                None => return Ok(out),
             }
+        }
+        // With less than the least room it may be as fast.
+        if let Some(best) = out.last_mut() {
+            best.least.sram = 0.0;
         }
         Ok(out)
     }
@@ -637,7 +648,7 @@ pub fn passes(plan: &Plan) -> Blocks {
         let Some(part) = part(plan, p) else { continue };
         let kernels = part.seconds - part.waited;
         live[part.block] = live[part.block].max(figures.live_bytes);
-        if plan.system.memory.0.on_chip {
+        if plan.system.shares_sram() {
             out.sram = out.sram.max(figures.sram_bytes);
         }
         let pass = pass_of(&mut out, &w.blocks[part.block].name);

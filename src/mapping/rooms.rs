@@ -1,15 +1,21 @@
-//! Chips whose memory is their own SRAM: what partitions buffer and what the memory holds share it. A graph is mapped with each of the parts of the SRAM that partitions may fill
-//! ([`System::rooms`]), the memory having the rest, and the best of these plans is the answer; nothing is better than the least of their bounds. Blocks of executions do so by
-//! themselves (`free.rs`), where what a memory holds is known by stage.
+//! Chips whose memory is their own SRAM: what partitions buffer and what the memory holds share it. A graph is mapped as if both had all of it first, which no division is better than. Where
+//! that plan fits, it is the best; else the SRAM is divided, as that plan would need it and in halves of halves, and the best of these plans is the answer, with the first bound. Blocks of executions do so
+//! by themselves (`free.rs`), where what a memory holds is known by stage.
 
-use super::request::{Answer, MapError, Record, Request};
+use super::instance::CAPACITY_TOLERANCE;
+use super::request::{Answer, LeftOpen, MapError, Record, Request};
 use super::search::map_until;
+use crate::check;
 use crate::deadline::Deadline;
+use crate::plan::{Plan, TOLERANCE, agree};
 use crate::solver::record::Status;
 use crate::system::System;
 use crate::workload::Workload;
 
-/// The best mapping of a graph over the parts of the SRAM.
+/// Least part of the SRAM that partitions are given, in halvings.
+const HALVINGS: i32 = 6;
+
+/// The best mapping of a graph.
 ///
 /// # Errors
 /// As [`super::search::map`].
@@ -19,41 +25,51 @@ pub(super) fn best(
     request: &Request,
     clock: Deadline,
 ) -> Result<Answer, MapError> {
-    let rooms = system.rooms();
-    let mut mapped: Vec<(Box<crate::plan::Plan>, Box<Record>)> = Vec::new();
-    let (mut reason, mut open) = (None, None);
-    for (i, room) in rooms.iter().enumerate() {
-        let share = (i + 1) as f64 / rooms.len() as f64;
-        match map_until(workload, &system.with_room(*room), request, clock.part(share)) {
-            Ok(Answer::Mapped(plan, record)) => mapped.push((plan, record)),
-            Ok(Answer::Infeasible(why)) => reason = Some(why),
-            Err(error @ MapError::NoPlanYet { .. }) => open = Some(error),
+    let sram = system.chip.0.sram.0;
+    let first = map_until(workload, &system.divided(sram, sram), request, clock.part(0.5))?;
+    let Answer::Mapped(mut plan, mut record) = first else { return Ok(first) };
+    let held = plan.figures.memory.total();
+    let filled = plan.figures.partitions.iter().map(|p| p.sram_bytes).fold(0.0, f64::max);
+    record.shares_sram = true;
+    if held + filled <= sram * (1.0 + CAPACITY_TOLERANCE) {
+        plan.system = system.clone();
+        return Ok(Answer::Mapped(plan, record));
+    }
+    let halves = (1..=HALVINGS).map(|times| sram * 0.5_f64.powi(times));
+    let rooms = std::iter::once(sram - held).filter(|room| *room > 0.0).chain(halves);
+    let mut best: Option<(Box<Plan>, Box<Record>)> = None;
+    for room in rooms {
+        let divided = system.divided(room, sram - room);
+        match map_until(workload, &divided, request, clock) {
+            Ok(Answer::Mapped(plan, own)) => {
+                (record.nodes, record.solved) = (record.nodes + own.nodes, record.solved + own.solved);
+                record.joint_nodes += own.joint_nodes;
+                record.reproducible &= own.reproducible;
+                if best.as_ref().is_none_or(|(_, known)| own.value < known.value) {
+                    best = Some((plan, own));
+                }
+            }
+            Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet { .. }) => {}
             Err(error) => return Err(error),
         }
     }
-    let least = mapped.iter().map(|(_, record)| (record.bound, record.left, record.status));
-    let least = least.min_by(|a, b| a.0.total_cmp(&b.0));
-    let all = mapped.iter().map(|(_, r)| [r.nodes, r.joint_nodes, r.solved as u64]);
-    let all = all.fold([0; 3], |sum, of| [sum[0] + of[0], sum[1] + of[1], sum[2] + of[2]]);
-    let reproducible = mapped.iter().all(|(_, record)| record.reproducible);
-    let best = mapped.into_iter().min_by(|a, b| a.1.value.total_cmp(&b.1.value));
-    let (Some((plan, mut record)), Some((bound, left, status))) = (best, least) else {
-        return match (open, reason) {
-            (Some(open), _) => Err(open),
-            (None, Some(reason)) => Ok(Answer::Infeasible(reason)),
-            // There is a room at least.
-            (None, None) => Err(MapError::Request("the chip has no SRAM".into())),
-        };
+    let Some((mut plan, own)) = best else {
+        return Err(MapError::NoPlanYet { left: LeftOpen::Relaxation, instead: None });
     };
-    if bound < record.bound {
-        (record.bound, record.left, record.status) = (bound, left, status);
+    // What fits less of the SRAM may be the same in all of it.
+    if let Ok(figures) = check::derive(workload, system, &plan.decisions)
+        && agree(figures.iteration.total_s(), plan.figures.iteration.total_s(), TOLERANCE)
+    {
+        (plan.system, plan.figures) = (system.clone(), figures);
     }
-    if let Some(MapError::NoPlanYet { left, .. }) = open {
-        (record.bound, record.left, record.status) = (0.0, Some(left), Status::NodeLimit);
-    }
-    record.reproducible &= reproducible;
-    record.shares_sram = true;
-    [record.nodes, record.joint_nodes] = [all[0], all[1]];
-    record.solved = all[2] as usize;
-    Ok(Answer::Mapped(plan, record))
+    let bound = record.bound.min(own.value);
+    let is_open = own.value - bound > own.value * request.limits.gap.max(TOLERANCE);
+    let left = record.left.or(is_open.then_some(LeftOpen::Relaxation));
+    let status = if left.is_some() { Status::NodeLimit } else { Status::Optimal };
+    let (nodes, solved, joint_nodes) = (record.nodes, record.solved, record.joint_nodes);
+    let reproducible = record.reproducible;
+    Ok(Answer::Mapped(
+        plan,
+        Box::new(Record { bound, left, status, nodes, solved, joint_nodes, reproducible, shares_sram: true, ..*own }),
+    ))
 }

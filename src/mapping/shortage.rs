@@ -99,7 +99,8 @@ impl Change {
     /// Changes a point.
     pub fn apply(self, workload: &mut Workload, system: &mut System, request: &mut Request) {
         match self {
-            Self::Sram { bytes } => system.chip.0.sram = Bytes(bytes),
+            Self::Sram { bytes } => system.set_sram(bytes),
+            Self::Dram { bytes } if system.memory.0.on_chip => system.set_sram(bytes.max(system.chip.0.sram.0)),
             Self::Dram { bytes } => system.memory.0.capacity = Some(Bytes(bytes)),
             Self::Chips { dimension, size, .. } => {
                 if let Some(d) = system.network.dimensions.get_mut(dimension) {
@@ -292,7 +293,8 @@ impl<'a> Lacking<'a> {
     fn now(&self, memory: Memory) -> Option<f64> {
         match memory {
             Memory::Sram => Some(self.system.chip.0.sram.0),
-            Memory::Dram => self.system.memory.0.capacity.map(|c| c.0),
+            // Of one on chip there is as much as SRAM.
+            Memory::Dram => self.system.memory.0.capacity.filter(|_| !self.system.memory.0.on_chip).map(|c| c.0),
         }
     }
 

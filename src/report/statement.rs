@@ -314,7 +314,7 @@ pub fn of_executions(
 }
 
 /// What is said of a memory on chip.
-const ON_CHIP: &str = " The memory is the chip's SRAM: partitions have a half, a quarter, an eighth or a sixteenth of it, whichever serves best, and leave the rest to what is held.";
+const ON_CHIP: &str = " The memory is the chip's SRAM, which partitions and what is held share.";
 
 /// The same where there is a second tier.
 const STREAMED: &str = " Or they have all of it, and the second tier is the memory (`offload: streamed`).";

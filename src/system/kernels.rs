@@ -116,8 +116,6 @@ crate::spec! {
     }
 }
 
-/// Tiles of a chip that does not state its own (NVIDIA, Matrix Multiplication Background User's Guide, 2020, names these sizes; rates assumed, as the H100's.
-/// Of 16 and 32 rows: what keeps products of one row on RTX 3090 at its memory's rate).
 /// The share of the peak where none is stated.
 const USUAL: f64 = 0.68;
 
@@ -132,6 +130,8 @@ fn complete(kernels: &mut Kernels) {
     }
 }
 
+/// Tiles of a chip that does not state its own (NVIDIA, Matrix Multiplication Background User's Guide, 2020, names these sizes; rates assumed, as the H100's.
+/// Of 16 and 32 rows: what keeps products of one row on RTX 3090 at its memory's rate).
 fn usual_tiles() -> Vec<Tile> {
     let tile = |rows, columns, rate, splits| Tile { rows, columns, rate: Fraction(rate), splits };
     vec![

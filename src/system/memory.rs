@@ -20,8 +20,8 @@ crate::spec! {
         capacity: Option<Bytes>,
         /// Stacks of this memory beside one chip.
         stacks: Option<u64>,
-        /// Whether it is no memory beside the chip but the chip's own SRAM: what it holds and what the partitions of a fused graph buffer share `sram`. Its capacity, where it is left
-        /// out, is all of that.
+        /// Whether it is no memory beside the chip but the chip's own SRAM, all of it: what it holds and what the partitions of a fused graph buffer share `sram`. `capacity` is left out then, price and
+        /// power are those of the chip.
         on_chip: bool = false,
         /// Kind of interface, as the technology of a chip with `area` names it (`hbm3`).
         interface: Option<Name>,
@@ -53,6 +53,14 @@ fn check(memory: &Memory, node: &Node, reader: &mut Reader) {
 }
 
 impl Memory {
+    /// The memory of a chip with so much SRAM: all of it, where it is that.
+    pub fn of_sram(mut self, sram: Bytes) -> Self {
+        if self.on_chip {
+            self.capacity.get_or_insert(sram);
+        }
+        self
+    }
+
     /// The memory with bandwidth and capacity of all its stacks together.
     pub(super) fn stacked(mut self) -> Self {
         let stacks = self.stacks.unwrap_or(1) as f64;

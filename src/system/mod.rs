@@ -111,7 +111,7 @@ fn check(system: &System, node: &Node, reader: &mut Reader) {
     }
 }
 
-/// A memory on chip is no larger than the SRAM that it is, and no second tier.
+/// A memory on chip is all of the SRAM, and a part of the chip; it is no second tier.
 fn check_on_chip(system: &System, node: &Node, reader: &mut Reader) {
     let mut say = |part: &str, field: &str, message: String| {
         let at = node.get(part).unwrap_or(node);
@@ -119,25 +119,34 @@ fn check_on_chip(system: &System, node: &Node, reader: &mut Reader) {
         reader.within(format!("{part}.{field}"), |r| r.problem(at, message));
     };
     let (memory, sram) = (&system.memory.0, system.chip.0.sram);
-    let capacity = memory.capacity.map_or(0.0, |capacity| capacity.0 * memory.stacks.unwrap_or(1) as f64);
-    if memory.on_chip && capacity > sram.0 {
-        say(
-            "memory",
-            "capacity",
-            format!(
-                "a memory on chip (`on_chip: true`) has at most the {sram} of SRAM of {}, found {}",
-                system.chip.0.name,
-                Bytes(capacity)
-            ),
-        );
+    if memory.on_chip {
+        if let Some(capacity) = memory.capacity.filter(|capacity| *capacity != sram) {
+            let chip = &system.chip.0.name;
+            say(
+                "memory",
+                "capacity",
+                format!(
+                    "a memory on chip (`on_chip: true`) is all of the SRAM of {chip}, {sram}: leave it out, found {capacity}"
+                ),
+            );
+        }
+        if memory.stacks.is_some() {
+            say("memory", "stacks", "a memory on chip has no stacks".into());
+        }
+        let unit = memory.capacity_price.map_or(0.0, |price| price.0);
+        for (field, value) in [("price", memory.price.0), ("capacity_price", unit), ("power", memory.power.0)] {
+            if value > 0.0 {
+                say("memory", field, "a memory on chip is a part of it, and of its price and power: expected 0".into());
+            }
+        }
     }
     if system.offload.as_ref().is_some_and(|memory| memory.0.on_chip) {
         say("offload", "on_chip", "a second tier is beside the chip: expected a memory without `on_chip`".into());
     }
 }
 
-/// Parts of the SRAM that partitions may fill where the memory is on chip: halves of halves.
-const ROOMS: [f64; 4] = [0.5, 0.25, 0.125, 0.0625];
+/// Parts of the SRAM that partitions may fill where the memory is on chip: all, and halves of halves.
+const ROOMS: [f64; 5] = [1.0, 0.5, 0.25, 0.125, 0.0625];
 
 impl System {
     /// Loads the tree of a system file, or of the system of that name in the catalogue.
@@ -168,11 +177,8 @@ impl System {
     fn build_by(mut reader: Reader, node: &Node) -> Result<Self, Problems> {
         let system = Self::from_node(node, &mut reader);
         let mut system: Self = reader.finish_with(system, node)?;
-        system.memory.0 = system.memory.0.stacked();
+        system.memory.0 = system.memory.0.stacked().of_sram(system.chip.0.sram);
         system.offload = system.offload.map(|memory| Ref(memory.0.stacked()));
-        if system.memory.0.on_chip {
-            system.memory.0.capacity.get_or_insert(system.chip.0.sram);
-        }
         if system.model.precision == options::Precision::Float32 {
             // The unit of these fields is the giga.
             let round = |value: f64| system.model.precision.round(value / 1e9) * 1e9;
@@ -203,22 +209,32 @@ impl System {
         Ok(tree)
     }
 
-    /// Bytes of SRAM that partitions of a fused graph are searched with, the most first: where the memory is on chip, parts of it; else all.
-    pub fn rooms(&self) -> Vec<f64> {
-        let sram = self.chip.0.sram.0;
-        if self.memory.0.on_chip { ROOMS.map(|part| part * sram).to_vec() } else { vec![sram] }
+    /// Whether what the memory holds and what partitions buffer share the SRAM.
+    pub fn shares_sram(&self) -> bool {
+        self.memory.0.on_chip && self.model.sram_limit == Charge::Charged
     }
 
-    /// The same where partitions have so many bytes of SRAM and the memory, if that is on chip, has the rest.
-    pub fn with_room(&self, room: f64) -> Self {
+    /// Bytes of SRAM that partitions of a fused graph are searched with, the most first: all, and where the memory is on chip parts of it.
+    pub fn rooms(&self) -> Vec<f64> {
+        let sram = self.chip.0.sram.0;
+        if self.shares_sram() { ROOMS.map(|part| part * sram).to_vec() } else { vec![sram] }
+    }
+
+    /// The same where partitions have so many bytes of SRAM and the memory, which is beside them, so many.
+    pub fn divided(&self, room: f64, memory: f64) -> Self {
         let mut out = self.clone();
-        if self.memory.0.on_chip {
-            let capacity = self.memory.0.capacity.map_or(f64::INFINITY, |capacity| capacity.0);
-            out.memory.0.on_chip = false;
-            out.memory.0.capacity = Some(Bytes(capacity.min(self.chip.0.sram.0 - room)));
-            out.chip.0.sram = Bytes(room);
-        }
+        out.memory.0.on_chip = false;
+        out.memory.0.capacity = Some(Bytes(memory));
+        out.chip.0.sram = Bytes(room);
         out
+    }
+
+    /// With so many bytes of SRAM, and of the memory where that is on chip.
+    pub fn set_sram(&mut self, bytes: f64) {
+        self.chip.0.sram = Bytes(bytes);
+        if self.memory.0.on_chip {
+            self.memory.0.capacity = Some(Bytes(bytes));
+        }
     }
 
     /// The number of chips.

@@ -189,10 +189,11 @@ pub fn known(name: &str) -> Option<&'static Listed> {
 }
 
 /// What may stand before a chip's name.
-const MAKERS: [&str; 6] = ["nvidia", "geforce", "amd", "instinct", "radeon", "intel"];
+const MAKERS: [&str; 10] =
+    ["nvidia", "geforce", "tesla", "amd", "instinct", "radeon", "intel", "google", "graphcore", "cerebras"];
 
 /// Words after a chip's name that make another product of it.
-const OTHERS: [&str; 9] = ["ti", "super", "laptop", "mobile", "maxq", "xt", "xtx", "gre", "d"];
+const OTHERS: [&str; 10] = ["ti", "super", "laptop", "mobile", "max", "maxq", "xt", "xtx", "gre", "d"];
 
 /// Whether a measurement's name of a chip is one that begins so, in small letters and digits alone: `a100` of `A100-SXM 80GB`, and not `a10` of it. A digit that follows at once, a letter
 /// by itself (`L40G`) or a word such as `Ti` is of another product.
@@ -216,7 +217,9 @@ fn is_called(name: &str, short: &str) -> bool {
     let is_other = rest.starts_with(|c: char| c.is_ascii_digit()) || (at_once == 1 && ends(&rest[1..]));
     let after = rest.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
     let word = after.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next().unwrap_or_default();
-    !is_other && !OTHERS.contains(&plain(word).as_str())
+    // `Gaudi 2` is no `gaudi`.
+    let is_numbered = !short.contains(|c: char| c.is_ascii_digit()) && after.starts_with(|c: char| c.is_ascii_digit());
+    !is_other && !is_numbered && !OTHERS.contains(&plain(word).as_str())
 }
 
 /// What a row's words name.
@@ -316,6 +319,8 @@ mod tests {
             ("A100-SXM4-80GB", "a10", false),
             ("L40S", "l40", false),
             ("L40 (PCIe)", "l40", true),
+            ("Gaudi 2C", "gaudi", false),
+            ("RTX 4090 Max Q", "rtx4090", false),
             ("V100S PCIe", "v100", false),
             ("RTX 4090, 24 GB", "rtx4090", true),
             ("TPUv5p-512", "tpuv5p", true),
