@@ -156,6 +156,22 @@ struct Derivation<'a> {
 /// # Errors
 /// Every rule that the decisions break.
 pub fn derive(workload: &Workload, system: &System, decisions: &Decisions) -> Result<Figures, Vec<String>> {
+    if !system.shares_sram() || system.memory.0.capacity.is_none() {
+        return derive_beside(workload, system, decisions);
+    }
+    // What is held depends on no SRAM; what it leaves is the partitions'.
+    let sram = system.chip.0.sram.0;
+    let held = derive_beside(workload, &system.divided(sram, sram), decisions)?.memory.total();
+    let figures = derive_beside(workload, &system.divided(sram - held, held), decisions).map_err(|mut broken| {
+        let [held, sram] = [held, sram].map(crate::units::Bytes);
+        broken.push(format!("the memory is on chip: it holds {held} of {sram}, and leaves partitions the rest"));
+        broken
+    })?;
+    Ok(Figures { dram_capacity: Some(sram), ..figures })
+}
+
+/// The same of a memory beside the chip.
+fn derive_beside(workload: &Workload, system: &System, decisions: &Decisions) -> Result<Figures, Vec<String>> {
     let whole = workload;
     let along = |f: fn(&DimensionUse) -> u64| -> Vec<u64> { decisions.uses.iter().map(f).collect() };
     let (tp, pp, dp) = (along(|u| u.tp), along(|u| u.pp), along(|u| u.dp));

@@ -146,18 +146,6 @@ impl Derivation<'_> {
                 ));
             }
         }
-        if let Some(capacity) = capacity.filter(|_| self.system.shares_sram()) {
-            let held = stages.iter().map(|stage| stage.memory.total()).fold(0.0, f64::max);
-            let buffered = partitions.iter().map(|p| p.sram_bytes).fold(0.0, f64::max);
-            if held + buffered > capacity * (1.0 + TOLERANCE) {
-                broken.push(format!(
-                    "the memory is on chip: it holds {}, partitions fill {}, of {} together",
-                    crate::units::Bytes(held),
-                    crate::units::Bytes(buffered),
-                    crate::units::Bytes(capacity)
-                ));
-            }
-        }
         if !broken.is_empty() {
             return Err(broken);
         }

@@ -52,7 +52,7 @@ impl Search<'_> {
             partition: best.assignment.clone(),
         };
         // What units wait for beside their partitions is in no figure of the plan.
-        let value = if self.request.waits.is_empty() { self.objective_of(&figures) } else { best.objective };
+        let value = if self.request.waits.is_empty() { self.request.objective_of(&figures) } else { best.objective };
         // Times within a billionth are one time: bounds that differ from the objective by rounding alone are the objective.
         let bound = snap(own.min(found.unproven), value);
         let gap = relative_gap(value, bound);

@@ -135,18 +135,6 @@ impl Search<'_> {
         }
     }
 
-    /// The objective of a plan, from its figures.
-    pub(super) fn objective_of(&self, figures: &Figures) -> f64 {
-        match self.request.objective {
-            Objective::Time => figures.iteration_s(),
-            Objective::Energy => figures.energy.total(),
-            Objective::Cost => {
-                let joules = figures.energy.total();
-                self.request.economics.iteration(figures.cost.total(), figures.iteration_s(), joules).total()
-            }
-        }
-    }
-
     /// No mapping of an assignment has a smaller objective.
     pub(super) fn assignment_bound(&self, degrees: &Degrees) -> f64 {
         let (seconds, layer) = self.assignment_floor(degrees);
@@ -196,5 +184,19 @@ fn empty_stage(degrees: &Degrees, longest: u64) -> Stage<'static> {
         layer_gradient_bytes: 0.0,
         pp_group: &[],
         dp_group: &[],
+    }
+}
+
+impl Request {
+    /// The objective of a plan, from its figures.
+    pub(super) fn objective_of(&self, figures: &Figures) -> f64 {
+        match self.objective {
+            Objective::Time => figures.iteration_s(),
+            Objective::Energy => figures.energy.total(),
+            Objective::Cost => {
+                let joules = figures.energy.total();
+                self.economics.iteration(figures.cost.total(), figures.iteration_s(), joules).total()
+            }
+        }
     }
 }

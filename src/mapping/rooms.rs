@@ -7,7 +7,7 @@ use super::request::{Answer, LeftOpen, MapError, Record, Request};
 use super::search::map_until;
 use crate::check;
 use crate::deadline::Deadline;
-use crate::plan::{Plan, TOLERANCE, agree};
+use crate::plan::{Plan, TOLERANCE};
 use crate::solver::record::Status;
 use crate::system::System;
 use crate::workload::Workload;
@@ -56,20 +56,18 @@ pub(super) fn best(
     let Some((mut plan, own)) = best else {
         return Err(MapError::NoPlanYet { left: LeftOpen::Relaxation, instead: None });
     };
-    // What fits less of the SRAM may be the same in all of it.
-    if let Ok(figures) = check::derive(workload, system, &plan.decisions)
-        && agree(figures.iteration.total_s(), plan.figures.iteration.total_s(), TOLERANCE)
-    {
-        (plan.system, plan.figures) = (system.clone(), figures);
-    }
-    let bound = record.bound.min(own.value);
-    let is_open = own.value - bound > own.value * request.limits.gap.max(TOLERANCE);
+    // What is held leaves as much as it had, or more, and then larger pieces of weights.
+    plan.figures = check::derive(workload, system, &plan.decisions)
+        .map_err(|broken| MapError::Request(format!("internal error, please report it: {}", broken.join("; "))))?;
+    plan.system = system.clone();
+    let value = request.objective_of(&plan.figures);
+    let bound = record.bound.min(value);
+    let is_open = value - bound > value * request.limits.gap.max(TOLERANCE);
     let left = record.left.or(is_open.then_some(LeftOpen::Relaxation));
     let status = if left.is_some() { Status::NodeLimit } else { Status::Optimal };
     let (nodes, solved, joint_nodes) = (record.nodes, record.solved, record.joint_nodes);
     let reproducible = record.reproducible;
-    Ok(Answer::Mapped(
-        plan,
-        Box::new(Record { bound, left, status, nodes, solved, joint_nodes, reproducible, shares_sram: true, ..*own }),
-    ))
+    let record =
+        Record { value, bound, left, status, nodes, solved, joint_nodes, reproducible, shares_sram: true, ..*own };
+    Ok(Answer::Mapped(plan, Box::new(record)))
 }
