@@ -117,7 +117,7 @@ fn a_graph_has_the_best_part_of_the_sram() {
         check::derive(&workload, &system, &plan.decisions).unwrap_or_else(|e| panic!("{sram}: {e:?}"));
         let smaller = chips(held * 1.0001);
         let broken = check::derive(&workload, &System { offload: None, ..smaller }, &plan.decisions).unwrap_err();
-        assert!(broken.iter().any(|rule| rule.contains("on chip")), "{broken:?}");
+        assert!(broken.iter().any(|rule| rule.contains("of SRAM, the chip has")), "{broken:?}");
     }
     assert!(seen > 2, "{seen}");
 }
