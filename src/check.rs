@@ -156,7 +156,7 @@ struct Derivation<'a> {
 /// # Errors
 /// Every rule that the decisions break.
 pub fn derive(workload: &Workload, system: &System, decisions: &Decisions) -> Result<Figures, Vec<String>> {
-    if !system.shares_sram() || system.memory.0.capacity.is_none() {
+    if !system.holds_in_sram() {
         return derive_beside(workload, system, decisions);
     }
     // What is held depends on no SRAM; what it leaves is the partitions'.

@@ -73,8 +73,7 @@ pub fn verify(
     same("micro_batch of the blocks", e.micro_batch as f64, plan.workload.micro_batch as f64)?;
     let tokens = plan.workload.tokens_per_sample.map_or(0.0, |tokens| tokens as f64);
     if system.shares_sram() {
-        let most = plan.figures.partitions.iter().map(|p| p.sram_bytes).fold(0.0, f64::max);
-        same("sram_bytes of the blocks", prediction.blocks.sram, most)?;
+        same("sram_bytes of the blocks", prediction.blocks.sram, plan.figures.sram_bytes())?;
     }
     same("tokens of the blocks", model.seq as f64 / e.cp as f64, tokens)?;
     let (exchanges, gathered) = (exchanged(machine, e, plan), gathered(machine, e, plan));

@@ -48,11 +48,6 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// What of two predictions of one execution the better has less of: seconds among those that fit, else bytes.
-    pub fn rank(&self) -> (u8, f64) {
-        if self.memory.fits() { (0, self.time.total) } else { (1, self.memory.device.total()) }
-    }
-
     /// Joules a sample.
     pub fn j_per_sample(&self) -> f64 {
         self.energy.total() / (self.samples_per_s * self.time.total)
@@ -186,6 +181,17 @@ pub fn predict_by(
 /// The most effort that a given execution is worth: the inner search ends before, where no more of it helps.
 const MOST: u32 = 16;
 
+/// A prediction, and the mapping of its blocks where it is one of graphs.
+pub type Mapped = (Prediction, Option<Arc<Plan>>);
+
+/// Keeps the better of two: what fits before what does not; of these the fastest, of those the one that needs least.
+pub fn keep_better(best: &mut Option<Mapped>, other: Mapped) {
+    let rank = |p: &Prediction| if p.memory.fits() { (0, p.time.total) } else { (1, p.memory.device.total()) };
+    if best.as_ref().is_none_or(|(known, _)| rank(&other.0) < rank(known)) {
+        *best = Some(other);
+    }
+}
+
 /// By the best mapping that is found with so much effort at most.
 fn mapped(
     inner: &dyn Inner,
@@ -194,25 +200,21 @@ fn mapped(
     e: &Execution,
     most: u32,
     deadline: Deadline,
-) -> Result<(Prediction, Option<Arc<Plan>>), String> {
+) -> Result<Mapped, String> {
     suits(machine, model, e)?;
     let space = inner.space();
     if let Some(why) = space.refuses(e) {
         return Err(why);
     }
     let key = BlockKey::of(e);
-    let mut best: Option<(Prediction, Option<Arc<Plan>>)> = None;
-    // What fits before what does not; of these the fastest, of those the one that needs least.
+    let mut best: Option<Mapped> = None;
     // With less effort too, as a search sees them: what is found with more may be faster, and keep more.
     let bound = inner.bound(&key);
     for effort in 0..=most {
         let mappings = inner.best(&key, &bound, effort, deadline)?;
         let closed = mappings.iter().all(|one| one.effort.is_none());
         for one in mappings {
-            let prediction = of_blocks(machine, model, e, one.blocks)?;
-            if best.as_ref().is_none_or(|(known, _)| prediction.rank() < known.rank()) {
-                best = Some((prediction, one.plan));
-            }
+            keep_better(&mut best, (of_blocks(machine, model, e, one.blocks)?, one.plan));
         }
         if closed || deadline.is_over() {
             break;
@@ -220,10 +222,7 @@ fn mapped(
     }
     if !best.as_ref().is_some_and(|(known, _)| known.memory.fits()) {
         for one in inner.keeping_least(&key, most.min(FOR_ONE), deadline)? {
-            let prediction = of_blocks(machine, model, e, one.blocks)?;
-            if best.as_ref().is_none_or(|(known, _)| prediction.rank() < known.rank()) {
-                best = Some((prediction, one.plan));
-            }
+            keep_better(&mut best, (of_blocks(machine, model, e, one.blocks)?, one.plan));
         }
     }
     best.ok_or_else(|| match deadline.is_over() {

@@ -15,7 +15,7 @@ use crate::execution::machine::other_types;
 use crate::execution::memory::MemoryByKind;
 use crate::execution::policy::Policy;
 use crate::execution::possible::Possible;
-use crate::execution::predict::{of_blocks, predict_by, suits};
+use crate::execution::predict::{Mapped, keep_better, of_blocks, predict_by, suits};
 use crate::execution::search::{Aim, search_below, search_by};
 use crate::execution::{Execution, Found, Machine, Offload, Pins, Prediction, Refusal};
 use crate::model::objective::Objective;
@@ -60,10 +60,9 @@ impl Streamed {
     /// Says of a prediction what it is on the system itself: what the memory holds is in the second tier, and the SRAM has what partitions fill.
     fn moved(&self, prediction: &mut Prediction, plan: Option<&Plan>) {
         prediction.execution.offload = Offload::Streamed;
-        let filled = plan.map(|plan| plan.figures.partitions.iter().map(|p| p.sram_bytes));
+        let working = plan.map_or(0.0, |plan| plan.figures.sram_bytes());
         let memory = &mut prediction.memory;
         (memory.second_tier, memory.second_capacity) = (memory.device.total(), memory.capacity);
-        let working = filled.map_or(0.0, |filled| filled.fold(0.0, f64::max));
         (memory.device, memory.capacity) = (MemoryByKind { working, ..MemoryByKind::default() }, Some(self.sram));
     }
 }
@@ -300,12 +299,9 @@ impl<'a> Executions<'a> {
                 given.into_iter().map(|(blocks, plan)| (blocks, Some(Arc::new(plan)))).collect()
             }
         };
-        let mut best: Option<(Prediction, Option<Arc<Plan>>)> = None;
+        let mut best: Option<Mapped> = None;
         for (blocks, plan) in mappings {
-            let prediction = of_blocks(machine, self.model, e, blocks)?;
-            if best.as_ref().is_none_or(|(known, _)| prediction.rank() < known.rank()) {
-                best = Some((prediction, plan));
-            }
+            keep_better(&mut best, (of_blocks(machine, self.model, e, blocks)?, plan));
         }
         let Some((mut prediction, plan)) = best else { return Err(say("blocks", "is missing".into())) };
         if !prediction.memory.fits() {

@@ -26,6 +26,7 @@ use super::degrees::Degrees;
 use super::floor::Floor;
 use super::floor_sharded;
 use super::request::{Answer, JOINT_NODES, LeftOpen, MapError, Passes, Pins, Request, WIDE_GAP};
+use super::rooms;
 use super::search::find;
 use super::solver::Limits;
 use super::waits::Wait;
@@ -50,7 +51,6 @@ use crate::model::stages;
 use crate::plan::{Decisions, DimensionUse, Plan};
 use crate::system::options::Layouts;
 use crate::system::{Overlap, Software, System};
-use crate::units::Bytes;
 use crate::workload::language::{LanguageModel, is_gathering, is_of_expert};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -153,12 +153,7 @@ impl Free {
         let software = Machine::new(&generic).ok().map(|machine| machine.without_host());
         let mut system = system.clone();
         system.memory.0.capacity = None;
-        let with = |room: f64| {
-            let mut of_room = system.clone();
-            of_room.chip.0.sram = Bytes(room);
-            of_room
-        };
-        let rooms = system.rooms().into_iter().map(with).collect();
+        let rooms = rooms::of_blocks(&system);
         let out = Self {
             system,
             rooms,

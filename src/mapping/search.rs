@@ -85,7 +85,7 @@ pub(super) fn map_until(
     request: &Request,
     clock: Deadline,
 ) -> Result<Answer, MapError> {
-    if system.shares_sram() && system.memory.0.capacity.is_some() {
+    if system.holds_in_sram() {
         return super::rooms::best(workload, system, request, clock);
     }
     if request.objective == Objective::Time {

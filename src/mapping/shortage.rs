@@ -327,7 +327,7 @@ impl<'a> Lacking<'a> {
         if enough.is_none() {
             let Tried::Plan(plan) = with(most) else { return None };
             let used = match memory {
-                Memory::Sram => plan.figures.partitions.iter().map(|p| p.sram_bytes).fold(0.0, f64::max),
+                Memory::Sram => plan.figures.sram_bytes(),
                 Memory::Dram => plan.figures.memory.total(),
             };
             let mut bytes = above(used);

@@ -267,6 +267,11 @@ impl Figures {
     pub fn iteration_s(&self) -> f64 {
         self.iteration.total_s()
     }
+    /// SRAM of the partition that fills most.
+    pub fn sram_bytes(&self) -> f64 {
+        self.partitions.iter().map(|p| p.sram_bytes).fold(0.0, f64::max)
+    }
+
     /// Samples a second.
     pub fn samples_per_s(&self, workload: &Workload) -> f64 {
         workload.global_batch as f64 / self.iteration_s()

@@ -272,7 +272,7 @@ pub const COLUMNS: &[Column] = &[
         s.system.memory.0.capacity.map(|c| c.0)
     }),
     plan("sram_peak_bytes", "On-chip memory of the partition that uses most.", |p, _| {
-        p.figures.partitions.iter().map(|x| x.sram_bytes).fold(0.0, f64::max)
+        p.figures.sram_bytes()
     }).lower(),
     plan("layer_flop", "FLOP of one chip in a layer pass.", |p, _| sum(p, |x| x.flop)),
     plan("layer_dram_bytes", "DRAM traffic of one chip in a layer pass.", |p, _| sum(p, |x| x.dram_bytes)).lower(),

@@ -145,9 +145,6 @@ fn check_on_chip(system: &System, node: &Node, reader: &mut Reader) {
     }
 }
 
-/// Parts of the SRAM that partitions may fill where the memory is on chip: all, and halves of halves.
-const ROOMS: [f64; 5] = [1.0, 0.5, 0.25, 0.125, 0.0625];
-
 impl System {
     /// Loads the tree of a system file, or of the system of that name in the catalogue.
     ///
@@ -214,10 +211,9 @@ impl System {
         self.memory.0.on_chip && self.model.sram_limit == Charge::Charged
     }
 
-    /// Bytes of SRAM that partitions of a fused graph are searched with, the most first: all, and where the memory is on chip parts of it.
-    pub fn rooms(&self) -> Vec<f64> {
-        let sram = self.chip.0.sram.0;
-        if self.shares_sram() { ROOMS.map(|part| part * sram).to_vec() } else { vec![sram] }
+    /// The same where the memory's limit is known; blocks of executions are mapped without one.
+    pub fn holds_in_sram(&self) -> bool {
+        self.shares_sram() && self.memory.0.capacity.is_some()
     }
 
     /// The same where partitions have so many bytes of SRAM and the memory, which is beside them, so many.

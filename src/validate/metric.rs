@@ -297,7 +297,7 @@ impl fmt::Display for Unit {
 
 /// What a source counts as FLOP of a training step: what it says of itself (`counts` of its entry in `validation/chips.yaml`), its notes where they say that
 /// recomputation counts; of others hardware FLOP by Korthikanti's formulas, rates that call themselves the model's by the products that the mask leaves, the
-/// rest by Korthikanti's model FLOP.
+/// rest by Korthikanti's model FLOP where layers are those of a GPT, else by all products.
 pub fn flop_count(point: &Point) -> FlopCount {
     let again = point.source.and_then(|s| s.counts_recomputed).filter(|_| point.recomputes_fully());
     let counts = point.source.and_then(|s| s.counts);

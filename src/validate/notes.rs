@@ -199,6 +199,18 @@ const WIDENED: [(&str, DataType); 23] = [
 const OF_CACHE: [&str; 8] =
     ["KV4", "keys and values", "KV cache", "KV-cache", "kv cache", "kv_cache", "kv-cache", "KV8"];
 
+/// Types of caches beside [`NARROW`], of which the first that a clause names counts.
+const OF_CACHES: [(&str, DataType); 8] = [
+    ("BF16", DataType::Bf16),
+    ("FP16", DataType::Fp16),
+    ("KV8", DataType::Fp8),
+    ("KV4", DataType::Fp4),
+    ("4-bit", DataType::Fp4),
+    ("4 bit", DataType::Fp4),
+    ("int4", DataType::Fp4),
+    ("INT4", DataType::Fp4),
+];
+
 /// `uses 480x480 of the cores`, or `prefill on 660x660 cores, decode on 360x360 (software)`: sides of square meshes.
 fn mesh(notes: &str) -> Option<(u64, Option<(u64, String)>)> {
     let square = |after: &str| {
@@ -231,12 +243,9 @@ pub fn read(notes: &str, seq: Option<u64>, chips: Option<u64>) -> Notes {
         let widened = WIDENED.iter().find(|(phrase, _)| clause.contains(phrase)).map(|(_, t)| *t);
         match (OF_CACHE.iter().any(|what| clause.contains(what)), widened) {
             (true, _) => {
-                // Of a cache alone 8 bits are as many bytes in either type.
-                let wide = [("BF16", DataType::Bf16), ("FP16", DataType::Fp16), ("KV8", DataType::Fp8)];
-                let wide = wide.into_iter().find(|(word, _)| clause.contains(word)).map(|(_, of)| of);
-                let of_four = ["4-bit", "4 bit", "KV4", "int4", "INT4"].iter().any(|word| clause.contains(word));
-                let of_four = of_four.then_some(DataType::Fp4);
-                facts.cache = of_four.or(narrow.map(|at| NARROW[at].1)).or(wide).or(facts.cache);
+                // Of a cache alone 8 bits are as many bytes in either type. Of a clause that names several the cache's is none of the narrow weights'.
+                let wide = OF_CACHES.into_iter().find(|(word, _)| clause.contains(word)).map(|(_, of)| of);
+                facts.cache = narrow.map(|at| NARROW[at].1).or(wide).or(facts.cache);
             }
             (false, Some(_)) => facts.widened = widened,
             (false, None) => computed = computed.max(narrow),

@@ -137,7 +137,6 @@ fn a_memory_on_chip_is_no_larger_than_the_sram() {
     };
     let wafers = read(&|_| {}).unwrap();
     assert_eq!(wafers.memory.0.capacity, Some(wafers.chip.0.sram));
-    assert_eq!(wafers.rooms()[1] * 2.0, wafers.chip.0.sram.0);
     let set = |part: &'static str, field: &'static str, value: &'static str| {
         move |node: &mut Node| {
             *node = System::inlined(node).unwrap();
