@@ -292,8 +292,8 @@ impl<'a> Derived<'a> {
     }
 
     /// Seconds to gather, or to scatter, so many bytes for each of some weights outside experts and in them.
-    fn exchange(&self, (dense, experts): (f64, f64), bytes: f64) -> [f64; 2] {
-        [self.links.replicas.at(dense * bytes), self.links.expert_replicas.at(experts * bytes)]
+    fn exchange(&self, (dense, experts): (f64, f64), bytes: f64) -> [Sent; 2] {
+        [self.links.replicas.send(dense * bytes, 0.0), self.links.expert_replicas.send(experts * bytes, 0.0)]
     }
 
     fn hop(&self) -> f64 {
@@ -314,8 +314,8 @@ impl<'a> Derived<'a> {
 
     /// What of an exchange in `n` pieces is waited for beside `passes` passes of a stage, each of so many seconds with its idle time: the last piece at least, and what links that carry more
     /// than the time there is have no room for.
-    fn waited(&self, exchange: [f64; 2], n: f64, s: &Stage, (passes, each, forward): (f64, f64, bool)) -> f64 {
-        let seconds = exchange[0] + exchange[1];
+    fn waited(&self, exchange: [Sent; 2], n: f64, s: &Stage, (passes, each, forward): (f64, f64, bool)) -> f64 {
+        let seconds = exchange[0].seconds + exchange[1].seconds;
         if !self.e.overlap_dp || n <= 1.0 || seconds == 0.0 {
             return seconds;
         }
@@ -328,7 +328,7 @@ impl<'a> Derived<'a> {
                 time -=
                     passes * share * s.sum(self.blocks, |p| if forward { p.forward_busy } else { p.backward_busy }[g]);
             }
-            let carries = link.between[0] * exchange[0] + link.between[1] * exchange[1];
+            let carries = link.between[0] * exchange[0].carried + link.between[1] * exchange[1].carried;
             if carries > 0.0 {
                 left = left.max(carries - time.max(0.0));
             }
@@ -344,7 +344,7 @@ impl<'a> Derived<'a> {
         let n = s.plain + s.experts;
         let mut seconds = forward + backward;
         if e.zero >= Zero::Gradients {
-            let none = [0.0; 2];
+            let none = [Sent::default(); 2];
             let gather = if e.zero == Zero::Weights { self.exchange(self.held(s), self.state.weights) } else { none };
             let scatter = self.exchange(self.trained(s), self.reduced);
             // Behind a head that is trained alone no layer is gathered again.
@@ -398,18 +398,19 @@ impl<'a> Derived<'a> {
             let (dense, experts) = self.trained(s);
             let (gradients, weights) =
                 [self.reduced, self.state.weights].map(|bytes| self.exchange((dense, experts), bytes)).into();
+            let none = [Sent::default(); 2];
             let (back, forth) = match e.zero {
-                Zero::Off => (gradients.map(|seconds| 2.0 * seconds), [0.0; 2]),
+                Zero::Off => (gradients.map(|sent| 2.0 * sent), none),
                 Zero::Optimizer => (gradients, weights),
-                Zero::Gradients => ([0.0; 2], weights),
-                Zero::Weights => ([0.0; 2], [0.0; 2]),
+                Zero::Gradients => (none, weights),
+                Zero::Weights => (none, none),
             };
             let layers = if self.alone() { 1.0 } else { s.plain + s.experts };
             let forward = s.sum(self.blocks, |p| p.forward_pass);
             let waited = match e.schedule {
                 // A group of microbatches on its way through all chunks, at the pace of the slowest stage.
                 Schedule::Interleaved => {
-                    let both = back != [0.0; 2] && forth != [0.0; 2];
+                    let both = back != none && forth != none;
                     let group = (e.pp as f64).min(if both { m / 2.0 } else { m });
                     let (n, idle) = (layers.max(v), slowest - own);
                     self.waited(back, n, s, (group, idle + backward, false))

@@ -18,6 +18,7 @@ use crate::system::kernels::{Burst, Kernels, Tile};
 use crate::system::price::{self, ByPart};
 use crate::system::serving::CacheLayout;
 use crate::system::{Serving, System};
+use crate::units::Seconds;
 use crate::workload::language::{Head, LanguageModel};
 
 /// What the decisions of serving give.
@@ -236,6 +237,16 @@ impl<'a> Served<'a> {
         let bandwidth = system.memory.0.bandwidth.0 * machine.stack.memory_share.0;
         let times = match serving.waiting {
             None => KernelTimes::burst(kernels, &of_chip, bandwidth, 0.0),
+            // The best of both, tile by tile.
+            Some(own) if machine.ideal => {
+                let best = Burst {
+                    wait: Seconds(own.wait.0.min(of_chip.wait.0)),
+                    tiles_at_once: own.tiles_at_once.max(of_chip.tiles_at_once),
+                    vector_rows: own.vector_rows.max(of_chip.vector_rows),
+                    ..of_chip
+                };
+                KernelTimes::burst(kernels, &best, bandwidth, 0.0)
+            }
             Some(own) => {
                 let undivided = kernels.tiles.iter().map(|tile| Tile { splits: 1, ..*tile }).collect();
                 let waits =

@@ -7,7 +7,6 @@ use crate::execution::mapping::{Branch, Core, LayerMapping};
 use crate::execution::schedule::IterationTime;
 use crate::execution::search::Found;
 use crate::execution::{Machine, Prediction};
-use crate::mapping::filled::WithFilling;
 use crate::mapping::search::Objective;
 use crate::plan::Plan;
 use crate::report::statement;
@@ -25,8 +24,6 @@ pub(super) struct Answer {
     pub seconds: f64,
     /// The mapping of the blocks, where it is one of graphs.
     pub plan: Option<Arc<Plan>>,
-    /// The same with filling and draining of pipelines of tiles, where its time does not count them.
-    pub filling: Option<WithFilling>,
     /// What is proven, in one sentence.
     pub statement: String,
 }
@@ -244,7 +241,6 @@ pub(super) fn to_json(
     let account = Account::of_execution(p, model, system);
     object["energy"] = money::energy_json(&account);
     object["running"] = money::running_json(&account, economics);
-    object["with_filling_s"] = json!(answer.filling.map(|with| with.seconds));
     object["statement"] = json!(answer.statement);
     object["software"] = json!(statement::software_name(system));
     if system.software() == Software::Free {

@@ -370,9 +370,8 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System, tre
                     Err(refusal) => return refuse(args, model, system, &refusal),
                 }
             };
-            let filling = executions.with_filling(&prediction, plan.as_deref());
-            let statement = statement::of_given_execution(system, is_mapped, filling);
-            Answer { prediction, found: None, plan, seconds: clock.seconds(), filling, statement }
+            let statement = statement::of_given_execution(system, is_mapped);
+            Answer { prediction, found: None, plan, seconds: clock.seconds(), statement }
         }
         None => {
             let _interrupt = Interrupt::of_search();
@@ -380,12 +379,11 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System, tre
             let found = executions.search(&pins, clock);
             drop(waiting);
             let found = found.map_err(Failure::input)?;
-            let filling = found.best.as_ref().and_then(|best| executions.with_filling(best, found.plan.as_deref()));
-            let statement = statement::of_executions(&found, &given(&pins), args.time_limit, (system, filling));
+            let statement = statement::of_executions(&found, &given(&pins), args.time_limit, system);
             match found.best.clone() {
                 Some(prediction) => {
                     let plan = found.plan.clone();
-                    Answer { prediction, found: Some(found), plan, seconds: clock.seconds(), filling, statement }
+                    Answer { prediction, found: Some(found), plan, seconds: clock.seconds(), statement }
                 }
                 None if found.stopped => {
                     let reason = not_within();
@@ -417,7 +415,7 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System, tre
 
 fn refuse(args: &MapArgs, model: &LanguageModel, system: &System, refusal: &Refusal) -> Result<i32, Failure> {
     if args.format == Format::Json && matches!(refusal, Refusal::Infeasible(_)) {
-        let statement = statement::of_given_execution(system, false, None);
+        let statement = statement::of_given_execution(system, false);
         super::print(&no_plan_json(model, system, "infeasible", (&statement, &refusal.to_string())));
     }
     Err(Failure::input(refusal.to_string()))

@@ -151,9 +151,8 @@ pub(super) fn check(args: &CheckArgs, node: &Node) -> Result<i32, Failure> {
     let (prediction, plan) = executions.given(&file, node, clock).map_err(|e| of_file(&shown, e))?;
     let stated = file.result.as_ref().filter(|result| !result.is_empty());
     let differences = stated.map(|result| result.differences(&ExecutionResult::of(&prediction, &system)));
-    let filling = executions.with_filling(&prediction, plan.as_deref());
-    let statement = statement::of_given_execution(&system, true, filling);
-    let answer = Answer { prediction, found: None, plan, seconds: clock.seconds(), filling, statement };
+    let statement = statement::of_given_execution(&system, true);
+    let answer = Answer { prediction, found: None, plan, seconds: clock.seconds(), statement };
     let text = text(&answer, &model, &system, &executions.machine, &Economics::default());
     told(args, "decisions", differences, &text)?;
     if let Some(path) = &args.plan_out {

@@ -3,7 +3,6 @@
 use super::money::{Account, minimized};
 use crate::mapping::Infeasible;
 use crate::mapping::compare::Compared;
-use crate::mapping::filled;
 use crate::mapping::request::LeftOpen;
 use crate::mapping::search::{Record, Request};
 use crate::model::stages::{self, StageFigures};
@@ -323,7 +322,6 @@ pub fn json(plan: &Plan, record: &Record, request: &Request) -> String {
     object["objective_unit"] = json!(record.objective.unit());
     object["covers_sharding"] = json!(record.covers_sharding);
     object["joint_nodes"] = json!(record.joint_nodes);
-    object["with_filling_s"] = json!(filled::iteration(plan).map(|with| with.seconds));
     object["minimized"] = json!(record.objective);
     object["objective"] = json!(record.value);
     object["bound"] = json!(record.bound);

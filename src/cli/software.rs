@@ -128,8 +128,7 @@ fn found(
         let stopped = found.stopped;
         return Err(Failure::input(if stopped { not_within() } else { found.reason(&executions.machine) }));
     };
-    let filling = executions.with_filling(&best, found.plan.as_deref());
-    let statement = statement::of_executions(&found, &super::execution::given(pins), seconds, (system, filling));
+    let statement = statement::of_executions(&found, &super::execution::given(pins), seconds, system);
     // What lies between is told where software is known, and has something that fits.
     let known = system.chip.0.kernels.is_some();
     let between = || match system.software() {

@@ -32,7 +32,7 @@ pub struct Exposed {
     pub ep: f64,
     /// Of all of them, beside other work.
     pub hidden: f64,
-    /// Seconds of tensor, context and expert parallelism, waited for or not, in which their links are busy, what software takes to start them included.
+    /// Seconds of tensor, context and expert parallelism, waited for or not, in which their links carry bytes.
     pub busy: [f64; 3],
     /// Joules of a chip's links, waited for or not.
     pub joules: f64,
@@ -160,8 +160,9 @@ impl LayerCommunication {
             };
             let sent = [own[0] + crossed[0], own[1] + crossed[1], own[2] + gathered];
             (out.forward.joules, out.backward.joules) = (sent[0].joules, sent[1].joules + sent[2].joules);
-            let [forward, backward, gather] = sent.map(|sent| sent.seconds);
+            let [forward, backward, gather] = sent.map(|sent| sent.carried);
             (out.forward.busy[0], out.backward.busy[0]) = (forward, backward + gather);
+            let [forward, backward, gather] = sent.map(|sent| sent.seconds);
             let split = |once: f64, products: f64| {
                 if !overlap_tp {
                     return (once, 0.0);
@@ -192,7 +193,8 @@ impl LayerCommunication {
             let hops = (cp - 1) as f64 * rings(model);
             out.forward.joules += hops * line.joules(own);
             out.backward.joules += 2.0 * hops * line.joules(own);
-            (out.forward.busy[1], out.backward.busy[1]) = (hops * hop, 2.0 * hops * hop);
+            let carried = hops * line.carried(own);
+            (out.forward.busy[1], out.backward.busy[1]) = (carried, 2.0 * carried);
             let others = 1.0 - 1.0 / cp as f64;
             let (waits, hides) = beside(hops * hop, sums.forward_attention * others);
             out.forward.cp = waits;
@@ -209,10 +211,10 @@ impl LayerCommunication {
                 let met = boxes * (1.0 - (1.0 - 1.0 / boxes).powf(e.top_k as f64));
                 sent *= (met / e.top_k as f64).min(1.0);
             }
-            let Sent { seconds: both, joules } = 2.0 * line(Traffic::AllToAll, Group::Expert).send(sent, overhead);
+            let Sent { seconds: both, carried, joules } = 2.0 * line(Traffic::AllToAll, Group::Expert).send(sent, overhead);
             out.forward.joules += joules;
             out.backward.joules += joules;
-            (out.forward.busy[2], out.backward.busy[2]) = (both, both);
+            (out.forward.busy[2], out.backward.busy[2]) = (carried, carried);
             // On one link with tensor parallelism, beside what that leaves.
             let shared =
                 taken != [0.0; 2] && machine.share_a_link(division.peers(Group::Tensor), division.peers(Group::Expert));
@@ -242,19 +244,19 @@ pub struct SharedLink {
     pub between: [f64; 2],
 }
 
-/// Seconds of an exchange among replicas, of weights outside experts and of theirs.
+/// An exchange among replicas, of weights outside experts and of theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Exchange {
     /// Outside experts.
-    pub dense: f64,
+    pub dense: Sent,
     /// Of experts.
-    pub experts: f64,
+    pub experts: Sent,
 }
 
 impl Exchange {
     /// Both, one after the other.
     pub fn seconds(&self) -> f64 {
-        self.dense + self.experts
+        self.dense.seconds + self.experts.seconds
     }
 }
 
@@ -320,16 +322,17 @@ impl IterationLinks {
 
     /// Seconds of a reduce-scatter or all-gather among replicas of `bytes` for each of so many weights outside experts, and in them.
     pub fn among_replicas(&self, (dense, experts): (f64, f64), bytes: f64) -> Exchange {
-        Exchange { dense: self.replicas.at(dense * bytes), experts: self.expert_replicas.at(experts * bytes) }
+        let sent = |line: &Line, bytes: f64| line.send(bytes, 0.0);
+        Exchange { dense: sent(&self.replicas, dense * bytes), experts: sent(&self.expert_replicas, experts * bytes) }
     }
 
     /// Seconds of an exchange for which there is room beside `work` whose own collectives keep links busy: all but what each link that both use has of it beyond what they leave. What goes over
-    /// other links waits for none of that, so that no work that takes longer leaves less than it adds.
+    /// other links waits for none of that, so that no work that takes longer leaves less than it adds; nor do hops, so that no other link that is faster leaves less.
     pub fn room(&self, exchange: Exchange, work: f64, busy: [f64; 3]) -> f64 {
         let seconds = exchange.seconds();
         let left = |link: &SharedLink| {
             let taken: f64 = link.inside.iter().zip(busy).map(|(share, busy)| share * busy).sum();
-            let of_exchange = link.between[0] * exchange.dense + link.between[1] * exchange.experts;
+            let of_exchange = link.between[0] * exchange.dense.carried + link.between[1] * exchange.experts.carried;
             if of_exchange > 0.0 { (work - taken).max(0.0) + seconds - of_exchange } else { f64::INFINITY }
         };
         self.shared.iter().map(left).fold(work, f64::min)

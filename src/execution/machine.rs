@@ -108,6 +108,8 @@ pub struct Line {
 pub struct Sent {
     /// Seconds.
     pub seconds: f64,
+    /// Of these, seconds in which links carry bytes: neither hops nor what software takes to start.
+    pub carried: f64,
     /// Joules.
     pub joules: f64,
 }
@@ -115,7 +117,11 @@ pub struct Sent {
 impl std::ops::Add for Sent {
     type Output = Self;
     fn add(self, other: Self) -> Self {
-        Self { seconds: self.seconds + other.seconds, joules: self.joules + other.joules }
+        Self {
+            seconds: self.seconds + other.seconds,
+            carried: self.carried + other.carried,
+            joules: self.joules + other.joules,
+        }
     }
 }
 
@@ -128,7 +134,7 @@ impl std::ops::AddAssign for Sent {
 impl std::ops::Mul<Sent> for f64 {
     type Output = Sent;
     fn mul(self, of: Sent) -> Sent {
-        Sent { seconds: self * of.seconds, joules: self * of.joules }
+        Sent { seconds: self * of.seconds, carried: self * of.carried, joules: self * of.joules }
     }
 }
 
@@ -138,6 +144,11 @@ impl Line {
         if bytes > 0.0 { self.latency + self.per_byte * bytes } else { 0.0 }
     }
 
+    /// Seconds in which links carry `bytes`: without hops.
+    pub fn carried(&self, bytes: f64) -> f64 {
+        self.per_byte * bytes
+    }
+
     /// Joules of a chip's links for `bytes`.
     pub fn joules(&self, bytes: f64) -> f64 {
         self.byte_j * bytes
@@ -145,7 +156,7 @@ impl Line {
 
     /// Both, with so many seconds of software on top.
     pub fn send(&self, bytes: f64, overhead: f64) -> Sent {
-        Sent { seconds: self.at(bytes) + overhead, joules: self.joules(bytes) }
+        Sent { seconds: self.at(bytes) + overhead, carried: self.carried(bytes), joules: self.joules(bytes) }
     }
 }
 
@@ -158,10 +169,17 @@ pub enum Traffic {
     Gather,
     /// Exchange of the bytes that each chip holds.
     AllToAll,
-    /// From one chip to the next of the group, over its outermost dimension.
+    /// From one chip to the next of the group, over the slowest hop.
     Next,
     /// From each chip to the next, from the last to the first, over the slowest hop.
     Around,
+}
+
+impl Traffic {
+    /// Seconds of a hop along a dimension, without bytes and for each.
+    fn hop(self, d: &GroupDimension) -> (f64, f64) {
+        if self == Self::Around { d.around() } else { (d.latency, 1.0 / d.bandwidth) }
+    }
 }
 
 /// What is said where a system cannot compute a model in its types: why, and the types that there are.
@@ -403,19 +421,16 @@ impl Machine {
 
     fn line_of(&self, traffic: Traffic, peers: Peers) -> Line {
         let group = self.group(peers);
-        let Some(outermost) = group.last() else { return Line::default() };
+        if group.is_empty() {
+            return Line::default();
+        }
         let kind = match traffic {
             Traffic::AllReduce => CollectiveKind::AllReduce,
             Traffic::Gather => CollectiveKind::AllGather,
             Traffic::AllToAll => CollectiveKind::AllToAll,
-            Traffic::Next => {
-                let (latency, per_byte) = (outermost.latency, 1.0 / outermost.bandwidth);
-                return Line { latency, per_byte, byte_j: outermost.byte_j };
-            }
-            Traffic::Around => {
-                let hop = |d: &GroupDimension| d.around();
+            Traffic::Next | Traffic::Around => {
                 let (latency, per_byte) =
-                    group.iter().map(hop).fold((0.0f64, 0.0f64), |a, b| (a.0.max(b.0), a.1.max(b.1)));
+                    group.iter().map(|d| traffic.hop(d)).fold((0.0f64, 0.0f64), |a, b| (a.0.max(b.0), a.1.max(b.1)));
                 let byte_j = group.iter().map(|d| d.byte_j).fold(0.0, f64::max);
                 return Line { latency, per_byte, byte_j };
             }
@@ -428,7 +443,7 @@ impl Machine {
     }
 
     /// Of the seconds a byte of what a group does, the share in which each of the machine's dimensions carries it. Reductions take dimensions one after another; an all-to-all all at once;
-    /// a message the outermost or, around, the slowest.
+    /// a message the slowest.
     pub fn shares(&self, traffic: Traffic, peers: Peers) -> Vec<f64> {
         let along = self.group_along(peers);
         let mut out = vec![0.0; self.dimensions.len()];
@@ -456,8 +471,9 @@ impl Machine {
             Traffic::AllToAll => {
                 along.iter().map(|(i, d)| seconds(*i, of_bytes(collective::all_to_all, d, 1.0))).fold(0.0, f64::max)
             }
-            Traffic::Next => along.last().map_or(0.0, |(i, d)| seconds(*i, 1.0 / d.bandwidth)),
-            Traffic::Around => along.iter().map(|(i, d)| seconds(*i, d.around().1)).fold(0.0, f64::max),
+            Traffic::Next | Traffic::Around => {
+                along.iter().map(|(i, d)| seconds(*i, traffic.hop(d).1)).fold(0.0, f64::max)
+            }
         };
         if whole > 0.0 {
             out.iter_mut().for_each(|share| *share /= whole);

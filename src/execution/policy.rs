@@ -307,8 +307,8 @@ fn end_time(s: &Sums, forward: Sent, backward: Sent) -> BlockPass {
             joules: forward.joules + backward.joules,
             ..Exposed::default()
         },
-        forward_busy: [forward_reduce, 0.0, 0.0],
-        backward_busy: [backward_reduce, 0.0, 0.0],
+        forward_busy: [forward.carried, 0.0, 0.0],
+        backward_busy: [backward.carried, 0.0, 0.0],
         forward_pass: s.forward + forward_reduce,
         backward_pass: s.backward() + backward_reduce,
         arithmetic: s.arithmetic.iter().sum(),

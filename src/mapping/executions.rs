@@ -4,13 +4,12 @@
 //! have all of the SRAM and the second tier is the memory (`offload: streamed`). They are two searches, each on a machine of its own; the better of the answers counts, and the
 //! lesser of the bounds.
 
-use super::filled::{self, WithFilling};
 use super::free::Free;
 use super::solver::Limits;
 use crate::check;
 use crate::deadline::Deadline;
 use crate::execution::block::{BlockKey, Blocks, Inner};
-use crate::execution::file::{BlockDecisions, ExecutionFile, LayerSpec};
+use crate::execution::file::{ExecutionFile, LayerSpec};
 use crate::execution::machine::other_types;
 use crate::execution::memory::MemoryByKind;
 use crate::execution::policy::Policy;
@@ -20,7 +19,7 @@ use crate::execution::search::{Aim, search_below, search_by};
 use crate::execution::{Execution, Found, Machine, Offload, Pins, Prediction, Refusal};
 use crate::model::objective::Objective;
 use crate::model::rate::chip_peak;
-use crate::plan::{Decisions, Plan};
+use crate::plan::Plan;
 use crate::spec::{Node, Problem};
 use crate::system::economics::Economics;
 use crate::system::{Software, Style, System};
@@ -312,29 +311,6 @@ impl<'a> Executions<'a> {
             of.moved(&mut prediction, plan.as_deref());
         }
         Ok((prediction, plan))
-    }
-
-    /// An execution by a mapping of its blocks with filling and draining of pipelines of tiles, where they are not counted.
-    pub fn with_filling(&self, prediction: &Prediction, plan: Option<&Plan>) -> Option<WithFilling> {
-        let streamed = self.streamed(&prediction.execution);
-        let (system, e) = streamed.as_ref().map_or((self.system, &prediction.execution), |(of, e)| (&of.system, e));
-        let (By::Graph(_), Some(plan), Some(system)) = (&self.by, plan, system.with_filling()) else {
-            return None;
-        };
-        let with = Free::new(&system, self.model, &Limits::default()).ok()?;
-        let machine = Machine::of_graphs(&system);
-        let key = BlockKey::of(e);
-        let of = |Decisions { sharding, tiles, partition, .. }: Decisions| {
-            let given = BlockDecisions { sharding, tiles, partition };
-            let mappings = with.given(&key, with.cut(&key).ok()?, given).ok()?;
-            // A tile count may pad what waits beyond the memory.
-            let filled = mappings.into_iter().filter_map(|(blocks, _)| {
-                let filled = of_blocks(&machine, self.model, e, blocks).ok()?;
-                filled.memory.fits().then_some(filled.time.total)
-            });
-            filled.min_by(f64::total_cmp)
-        };
-        Some(WithFilling::of(filled::least(plan, of)?, prediction.time.total))
     }
 
     fn check(&self, prediction: &Prediction, plan: Option<&Plan>) -> Result<(), String> {

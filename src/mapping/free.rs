@@ -419,20 +419,20 @@ impl Free {
     fn add_exchanges(&self, key: &BlockKey, plan: &Plan, blocks: &mut Blocks) {
         if key.division.ep > 1 {
             for (forward, sent) in exchanged(plan) {
-                let Sent { seconds, joules } = self.exchange(key, sent);
+                let Sent { seconds, carried, joules } = self.exchange(key, sent);
                 let pass = &mut blocks.experts;
                 pass.exposed.joules += joules;
                 pass.exposed.ep += seconds;
-                (if forward { &mut pass.forward_busy } else { &mut pass.backward_busy })[2] += seconds;
+                (if forward { &mut pass.forward_busy } else { &mut pass.backward_busy })[2] += carried;
                 *(if forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += seconds;
             }
         }
         for (block, phase, whole) in gathered(plan) {
-            let Sent { seconds, joules } = self.gathering(key, whole);
+            let Sent { seconds, carried, joules } = self.gathering(key, whole);
             let pass = pass_of(blocks, &plan.workload.blocks[block].name);
             pass.exposed.cp += seconds;
             pass.exposed.joules += joules;
-            (if phase == Phase::Forward { &mut pass.forward_busy } else { &mut pass.backward_busy })[1] += seconds;
+            (if phase == Phase::Forward { &mut pass.forward_busy } else { &mut pass.backward_busy })[1] += carried;
             *(if phase == Phase::Forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += seconds;
         }
     }

@@ -23,7 +23,6 @@ pub mod elimination;
 pub mod exact;
 pub mod executions;
 mod figures;
-pub mod filled;
 mod first_pass;
 mod floor;
 mod floor_sharded;

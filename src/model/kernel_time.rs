@@ -82,6 +82,16 @@ pub struct KernelTimes {
     unpacking: f64,
 }
 
+/// The next whole number. What is one but for its last digits stays it: which digits those are hangs on the order of a sum.
+fn whole(number: f64) -> f64 {
+    (number * (1.0 - 1e-12)).ceil()
+}
+
+/// Tiles along a side of a result. Rows are a mean where tokens choose experts; in tiles of one row there are as many, not more.
+fn tiles_along(side: f64, tile: f64) -> f64 {
+    if tile > 1.0 { whole(side / tile) } else { side }
+}
+
 impl KernelTimes {
     /// Of a chip beside a memory of `bandwidth` bytes/s.
     pub fn new(kernels: &Kernels, bandwidth: f64) -> Self {
@@ -196,17 +206,17 @@ impl KernelTimes {
 
     /// The same without its bytes and its launch: waves of tiles, and the partial sums of a divided contraction.
     pub fn arithmetic(&self, p: &Product, rate: f64) -> f64 {
-        if self.wait > 0.0 && p.m <= self.vector_rows {
+        if p.m <= self.vector_rows {
             return p.flop() / rate;
         }
         let mut best = f64::INFINITY;
         for o in &self.options {
-            let tiles = p.batch * (p.m / o.rows).ceil() * (p.n / o.columns).ceil();
-            let waves = (tiles * o.parts / self.units).ceil();
+            let tiles = p.batch * tiles_along(p.m, o.rows) * tiles_along(p.n, o.columns);
+            let waves = whole(tiles * o.parts / self.units);
             let tile = 2.0 * o.rows * o.columns * (p.k / o.parts) / (rate / self.units * o.rate);
             let mut time = waves * (tile + self.fill);
             if self.wait > 0.0 {
-                let rounds = (tiles * o.parts / (self.units * self.tiles_at_once)).ceil();
+                let rounds = whole(tiles * o.parts / (self.units * self.tiles_at_once));
                 time = time.max(rounds * p.k / o.parts * self.wait);
             }
             if o.parts > 1.0 {

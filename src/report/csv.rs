@@ -8,7 +8,6 @@
 use super::executed::{self, Executed, Placement, Served};
 use super::plot::Better;
 use crate::graph::Workload;
-use crate::mapping::filled;
 use crate::mapping::search::Record;
 use crate::mapping::{Answer, Infeasible, Status};
 use crate::model::rate::{HALF, chip_peak, computed_word};
@@ -203,11 +202,6 @@ pub const COLUMNS: &[Column] = &[
     ).lower(),
     plan("partitions", "Partitions of a layer, run one after another.", |p, _| p.figures.partitions.len() as f64),
     plan("iteration_s", "Time of one iteration.", |p, _| p.figures.iteration_s()).lower(),
-    plan(
-        "with_filling_s",
-        "Time of one iteration of the same sharding and partitions with filling and draining of pipelines of tiles, at the tile count that is then best: it can be reached, and is no bound. Empty where `iteration_s` counts them (`model: pipeline_filling`), and on chips that pipeline no tiles.",
-        |p, _| filled::iteration(p).map_or(f64::NAN, |with| with.seconds),
-    ).lower(),
     plan("gap", "(`objective` - `bound`) / `objective`.", |_, r| r.gap()).lower(),
     plan_text("proof", "What proves the bound: `closed_form`, `shortest_path`, `relaxation` or `milp`.", |_, r| {
         word(&r.proof)

@@ -5,7 +5,6 @@ use crate::execution::memory::MemoryByKind;
 use crate::execution::search::Aim;
 use crate::execution::{Found, Prediction, inference};
 use crate::mapping::difference::Difference;
-use crate::mapping::filled::WithFilling;
 use crate::model::energy::Energy;
 use crate::place::replicas::Point;
 use crate::place::{Figures, Objective, Solved};
@@ -29,8 +28,6 @@ pub struct Executed {
     pub software: String,
     /// What software takes beside it, where that was asked for.
     pub difference: Option<Difference>,
-    /// The same with filling and draining of pipelines of tiles, where its time does not count them.
-    pub filling: Option<WithFilling>,
 }
 
 impl Executed {
@@ -125,7 +122,6 @@ const VALUES: &[(&str, Value<Executed>)] = &[
     ("micro_batch", Value::Number(|x, _| x.prediction.execution.micro_batch as f64)),
     ("microbatches", Value::Number(|x, _| x.prediction.microbatches as f64)),
     ("iteration_s", Value::Number(|x, _| x.prediction.time.total)),
-    ("with_filling_s", Value::Number(|x, _| x.filling.map_or(f64::NAN, |with| with.seconds))),
     ("gap", Value::Number(|x, _| x.found.gap())),
     ("proof", Value::Text(|_| "executions".into())),
     ("samples_per_s", Value::Number(|x, _| x.prediction.samples_per_s)),

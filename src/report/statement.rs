@@ -4,7 +4,6 @@
 use crate::deadline::is_interrupted;
 use crate::execution::search::ROUNDING;
 use crate::execution::{Found, inference};
-use crate::mapping::filled::{self, WithFilling};
 use crate::mapping::request::{LeftOpen, MicroBatch, Objective, Passes, Record, Request};
 use crate::plan::Plan;
 use crate::system::{Software, Stack, Style, System};
@@ -128,21 +127,10 @@ impl Space {
     }
 }
 
-/// What is left out of the time of pipelines, where a chip has them, and of the answer's time as a share of it, where there is one.
-fn filling(system: &System, with: Option<WithFilling>) -> String {
-    if system.with_filling().is_none() {
-        return String::new();
-    }
-    let longer = match with.map(|with| with.share) {
-        None => String::new(),
-        Some(share) if share > 1e-9 => {
-            format!(", with which this plan takes {} longer at the tile count that is then best", percent(share))
-        }
-        Some(_) => ", with which this plan takes no longer at the tile count that is then best".into(),
-    };
-    format!(
-        " Not counted: filling and draining of pipelines of tiles{longer}; `pipeline_filling: charged` (`model` of the system) searches with them."
-    )
+/// What is left out of the time of pipelines, where a chip has them.
+fn filling(system: &System) -> &'static str {
+    let is_left_out = system.leaves_out_filling();
+    if is_left_out { " Not counted: filling and draining of pipelines of tiles (`model: pipeline_filling: ignored`)." } else { "" }
 }
 
 /// That all-reduces of what is possible are rings, where a switch could add up what chips send.
@@ -165,7 +153,7 @@ fn taken_as(said: String, request: &Request) -> String {
 pub fn of_mapping(plan: &Plan, request: &Request, record: &Record) -> String {
     let said = proven(&plan.workload, &plan.system, request, record);
     let shared = if record.shares_sram { ON_CHIP } else { "" };
-    taken_as(said + shared + &filling(&plan.system, filled::iteration(plan)), request)
+    taken_as(said + shared + filling(&plan.system), request)
 }
 
 /// What is proven of a mapping.
@@ -270,12 +258,12 @@ fn stopped(seconds: Option<f64>) -> String {
 /// What goes on where the effort of the inner search is used up.
 const SPENT: &str = "the search stopped at its effort in shardings of cuts: more --joint-nodes (in a study solve.joint_nodes), or a --time-limit (solve.seconds) up to which it goes on, may close the gap";
 
-/// Of executions of a language model that were searched; `given` are the decisions that were not, `filling` is what of the best one's time is not counted.
+/// Of executions of a language model that were searched; `given` are the decisions that were not.
 pub fn of_executions(
     found: &Found,
     given: &[&str],
     seconds: Option<f64>,
-    (system, filling): (&System, Option<WithFilling>),
+    system: &System,
 ) -> String {
     let on = match system.chip_count() {
         1 => String::new(),
@@ -288,9 +276,9 @@ pub fn of_executions(
     };
     let all = format!("{} executions of equal layers{on}{given}", found.covered);
     let by = match found.objective {
-        Objective::Time => software(system, filling),
+        Objective::Time => software(system),
         objective => {
-            format!("{} Blocks are mapped for time, whatever {objective} they take.", software(system, filling))
+            format!("{} Blocks are mapped for time, whatever {objective} they take.", software(system))
         }
     };
     let stopped = if found.spent { SPENT.into() } else { stopped(seconds) };
@@ -319,8 +307,11 @@ const ON_CHIP: &str = " The memory is the chip's SRAM, which partitions and what
 /// The same where there is a second tier.
 const STREAMED: &str = " Or they have all of it, and the second tier is the memory (`offload: streamed`).";
 
+/// What is said of software without cost on a chip for which what is possible is a mapping of graphs.
+const OF_CALLS: &str = " It calls kernels and launches nothing; what is possible on this chip (`software: free`) launches and fills partitions of a graph, so that neither is a bound of the other.";
+
 /// What executions on a system stand for.
-fn software(system: &System, with: Option<WithFilling>) -> String {
+fn software(system: &System) -> String {
     match (system.software(), &system.stack) {
         (Software::Free, _) if system.chip.0.style == Style::KernelByKernel => {
             format!(
@@ -333,7 +324,7 @@ fn software(system: &System, with: Option<WithFilling>) -> String {
                 "What is possible, no software counted: every block by its fastest mapping (sharding, tiles, partitions), where stages hand over whole activations and where they hand over parts, and where something does not fit by the fastest that keeps parts. Not in the proof: other mappings of a block that keep less.{}{}{}{}",
                 if system.memory.0.on_chip { ON_CHIP } else { "" },
                 if system.memory.0.on_chip && system.offload.is_some() { STREAMED } else { "" },
-                filling(system, with),
+                filling(system),
                 in_switch(system)
             )
         }
@@ -343,7 +334,8 @@ fn software(system: &System, with: Option<WithFilling>) -> String {
         }
         _ => {
             let of = "What ideal software takes: shardings, fusions and overlaps of a stack without cost.";
-            format!("{of}{}", in_switch(system))
+            let own = if system.chip.0.style == Style::Dataflow { OF_CALLS } else { "" };
+            format!("{of}{own}{}", in_switch(system))
         }
     }
 }
@@ -357,9 +349,9 @@ pub fn software_name(system: &System) -> String {
     }
 }
 
-/// Of an execution that was given whole; `filling` is what of its time is not counted.
-pub fn of_given_execution(system: &System, with_mapping: bool, filling: Option<WithFilling>) -> String {
-    let by = software(system, filling);
+/// Of an execution that was given whole.
+pub fn of_given_execution(system: &System, with_mapping: bool) -> String {
+    let by = software(system);
     match system.software() {
         Software::Free if with_mapping => {
             format!(

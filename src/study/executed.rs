@@ -78,7 +78,6 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
     Ok(Some(match found.best.clone() {
         Some(prediction) => {
             let software = statement::software_name(system);
-            let filling = executions.with_filling(&prediction, found.plan.as_deref());
             // Where the software has no execution that fits there is none.
             let asked = point.solve.difference
                 && objective == Objective::Time
@@ -98,7 +97,6 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
                     .filter(|_| system.software() != Software::Free),
                 software,
                 difference: difference.flatten(),
-                filling,
             }))
         }
         None if found.stopped => return Err(not_within()),

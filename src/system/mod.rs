@@ -247,11 +247,9 @@ impl System {
         })
     }
 
-    /// The same with filling and draining of pipelines of tiles counted; `None` where they are, and where its chips pipeline no tiles.
-    pub fn with_filling(&self) -> Option<Self> {
-        let is_left_out = self.model.pipeline_filling == Charge::Ignored && self.chip.0.pipelines_tiles();
-        let model = ModelOptions { pipeline_filling: Charge::Charged, ..self.model.clone() };
-        is_left_out.then(|| Self { model, ..self.clone() })
+    /// Whether its chips pipeline tiles and filling and draining of these pipelines is not counted.
+    pub fn leaves_out_filling(&self) -> bool {
+        self.model.pipeline_filling == Charge::Ignored && self.chip.0.pipelines_tiles()
     }
 
     /// Whether strategies may share dimension `i` of the network: a part of a ring is a line, which DFModel's collectives do not know.

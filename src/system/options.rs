@@ -297,9 +297,8 @@ model_options! {
     tile_counts: TileCounts = TileCounts::Divisors, TileCounts::Divisors;
     /// Tiles that hold nothing, because a kernel or a tensor has fewer columns than all tiles have places: computed and moved like the others, or not.
     empty_tiles: Charge = Charge::Ignored, Charge::Charged;
-    /// Filling and draining of the tile pipeline of each partition, on chips that pipeline tiles (dataflow). Not yet charged unless asked for: rows of
-    /// wide graphs lose their proof with it.
-    pipeline_filling: Charge = Charge::Ignored, Charge::Ignored;
+    /// Filling and draining of the tile pipeline of each partition, on chips that pipeline tiles (dataflow).
+    pipeline_filling: Charge = Charge::Charged, Charge::Ignored;
 }
 
 impl FromNode for ModelOptions {

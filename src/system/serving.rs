@@ -238,6 +238,17 @@ fn check(serving: &Serving, node: &Node, reader: &mut Reader) {
     }
 }
 
+impl Waiting {
+    /// What waits no longer than either.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            wait: Seconds(self.wait.0.min(other.wait.0)),
+            tiles_at_once: self.tiles_at_once.max(other.tiles_at_once),
+            vector_rows: self.vector_rows.max(other.vector_rows),
+        }
+    }
+}
+
 /// Bytes of a block's memory beside its scores: the query and the sums of its threads.
 const BESIDE_SCORES: f64 = 512.0;
 
@@ -298,7 +309,8 @@ impl Serving {
     }
 
     /// Software without host time that reaches of every number the best of what ideal software and these reach. A library of collectives is kept beside the
-    /// links' formulas.
+    /// links' formulas, products that wait beside the chip's, and heads that read a cache by themselves beside those that share what they read: an ideal
+    /// machine takes the faster.
     pub fn best_of(one: Option<Self>, other: Option<Self>) -> Self {
         let ideal = Self::ideal();
         [one, other].into_iter().flatten().fold(ideal, |best, one| {
@@ -315,6 +327,14 @@ impl Serving {
                 most_tokens: best.most_tokens.min(one.most_tokens),
                 collectives: best.collectives.or(one.collectives),
                 narrow_ends: best.narrow_ends || one.narrow_ends,
+                waiting: match (best.waiting, one.waiting) {
+                    (Some(a), Some(b)) => Some(a.and(b)),
+                    (a, b) => a.or(b),
+                },
+                cache_heads: [best.cache_heads, one.cache_heads]
+                    .into_iter()
+                    .flatten()
+                    .max_by(|a, b| a.few_rate.total_cmp(&b.few_rate)),
                 ..best
             }
         })

@@ -224,8 +224,9 @@ fn is_called(name: &str, short: &str) -> bool {
 
 /// What a row's words name.
 fn named(words: &str) -> Option<&'static NamedModel> {
-    let plain = plain(words);
-    let fits = |named: &NamedModel| named.names.iter().filter(|n| plain.contains(n.as_str())).map(String::len).max();
+    let texts = [plain(words), plain(&without_versions(words))];
+    let is_in = |name: &&String| texts.iter().any(|text| text.contains(name.as_str()));
+    let fits = |named: &NamedModel| named.names.iter().filter(is_in).map(String::len).max();
     let models = &shipped().ok()?.models;
     models.iter().filter_map(|named| Some((fits(named)?, named))).max_by_key(|(length, _)| *length).map(|(_, n)| n)
 }
@@ -243,6 +244,17 @@ pub fn model(words: &str) -> Option<(&'static LanguageModel, u64)> {
 pub fn graph(words: &str) -> Option<&'static WorkloadSpec> {
     let spec = &named(words)?.model.as_ref()?.0;
     spec.as_replicas().is_some().then_some(spec)
+}
+
+/// Words without the letter that begins a version: `LLaMA V2 7B` is `LLaMA 2 7B` elsewhere.
+fn without_versions(words: &str) -> String {
+    let letters: Vec<char> = words.chars().collect();
+    let is_version = |at: usize| {
+        matches!(letters[at], 'v' | 'V')
+            && letters.get(at + 1).is_some_and(char::is_ascii_digit)
+            && at.checked_sub(1).is_none_or(|before| !letters[before].is_ascii_alphanumeric())
+    };
+    (0..letters.len()).filter(|at| !is_version(*at)).map(|at| letters[at]).collect()
 }
 
 fn plain(words: &str) -> String {

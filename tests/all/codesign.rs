@@ -251,7 +251,7 @@ axes:
     points: { small: { system.chip.sram: 48 MiB, system.chip.cores: 192, system.chip.vector_peak: 36.864 TFLOP/s } }
   - { name: link, field: 'system.network.dimensions.*.link.bandwidth', values: [50 GB/s, 100 GB/s] }
   - { name: stacks, field: system.memory.stacks, values: [4, 6] }
-solve: { joint_nodes: 1000 }
+solve: { joint_nodes: 3000 }
 ";
     scratch.write("study.yaml", study);
     scratch.run(&["study", "run", "study.yaml", "--no-plots", "--out", "out"]);

@@ -64,7 +64,7 @@ fn experts() -> LanguageModel {
 fn a_slower_chip_is_not_faster_where_memory_is_short() {
     let scratch = Scratch::new("execution_keeps_parts");
     let parts = root().join("systems").display().to_string();
-    let seconds = |vector: Option<FlopRate>| {
+    let seconds = |filling: &str, vector: Option<FlopRate>| {
         scratch.write(
             "s.yaml",
             &format!(
@@ -72,7 +72,8 @@ fn a_slower_chip_is_not_faster_where_memory_is_short() {
                  memory: {parts}/memories/sn40l-hbm.yaml\nstack: {parts}/stacks/generic-dataflow.yaml\nsoftware: free\n\
                  network:\n  topology: custom\n  dimensions:\n\
                  \x20   - {{size: 8, topology: fully_connected, link: {parts}/links/sn40l-node.yaml}}\n\
-                 \x20   - {{size: 128, topology: switch, link: {parts}/links/infiniband-ndr.yaml, efficiency: 0.8}}\nchips: 1024\n"
+                 \x20   - {{size: 128, topology: switch, link: {parts}/links/infiniband-ndr.yaml, efficiency: 0.8}}\nchips: 1024\n\
+                 model: {{ pipeline_filling: {filling} }}\n"
             ),
         );
         let node = System::load(&PathBuf::from(scratch.file("s.yaml"))).unwrap();
@@ -86,10 +87,13 @@ fn a_slower_chip_is_not_faster_where_memory_is_short() {
         let found = executions.search(&pins, Deadline::never()).unwrap();
         (found.gap(), found.best.expect("an execution fits").time.total)
     };
-    let (stated, slower) = (seconds(None), seconds(Some(FlopRate(5e12))));
+    let [(stated, slower), (filled, slower_filled)] = ["ignored", "charged"]
+        .map(|filling| (seconds(filling, None), seconds(filling, Some(FlopRate(5e12)))));
     // Groups of 16 cross boxes of eight, on the links of replicas: another mapping is taken to send nothing there.
     assert!(stated.0 < 0.0025 && slower.0 < 0.0025, "{stated:?} {slower:?}");
     assert!(stated.1 < slower.1, "{stated:?} {slower:?}");
+    assert!(filled.1 < slower_filled.1, "{filled:?} {slower_filled:?}");
+    assert!(stated.1 <= filled.1 && slower.1 <= slower_filled.1);
 }
 
 /// On rings, on a crossbar, with memory for everything and for little: the search finds what trying every execution finds, and each that it tries the checker

@@ -12,7 +12,6 @@ mod execution_files;
 mod executions;
 mod explain;
 mod figures;
-mod filling;
 mod golden;
 mod help;
 mod hpc;

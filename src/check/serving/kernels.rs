@@ -91,14 +91,18 @@ impl Served<'_> {
                 let readers = (heads / self.kv).max(1.0);
                 // Each query head reads for itself; what caches serve does not come from memory.
                 let (over, moved) = match s.cache_heads.filter(|_| model.latent_attention.is_none()) {
+                    // Ideal software takes these where they are faster: few heads whose caches serve more than sharing does, never many.
                     Some(each) if rows * heads <= each.few as f64 => {
-                        (readers / each.few_rate, (readers / each.few_rate.max(1.0)).max(1.0))
+                        let over = readers / each.few_rate;
+                        let flop_s = 2.0 * rows * seen * heads * width / rate;
+                        let shares = self.machine.ideal && (over >= 1.0 || flop_s >= once / (self.times.bandwidth() * share));
+                        if shares { (1.0, 1.0) } else { (over, (readers / each.few_rate.max(1.0)).max(1.0)) }
                     }
-                    Some(each) => {
+                    Some(each) if !self.machine.ideal => {
                         rounds = self.rounds(&each, rows * heads) * read * each.token.0;
                         (1.0, readers)
                     }
-                    None => (1.0, 1.0),
+                    _ => (1.0, 1.0),
                 };
                 (seen, once * over, once * moved, self.times.bandwidth() * share)
             }
@@ -313,10 +317,10 @@ impl Served<'_> {
             return Call::default();
         }
         let bytes = rows * self.model.hidden as f64 * self.model.types.activations.bytes();
-        let peers = Peers { chips: 2, apart: tp * dp, of: self.layout.chips() };
+        let peers = Peers { chips: pp, apart: tp * dp, of: self.layout.chips() };
         let group = self.machine.group(peers);
         let seconds = self.machine.line(Traffic::Next, peers).at(bytes);
-        let link_j = group.last().map_or(0.0, |d: &GroupDimension| bytes * d.byte_j);
+        let link_j = group.iter().map(|d: &GroupDimension| bytes * d.byte_j).fold(0.0, f64::max);
         Call { times: 1.0, seconds, link_j, ..Call::default() }
     }
 }

@@ -5,6 +5,7 @@ use crate::execution::machine::{Line, Machine, Peers, Traffic};
 use crate::model::collective;
 use crate::model::kernel_time::KernelTimes;
 use crate::system::kernels::{Burst, Kernels, Tile};
+use crate::system::serving::Waiting;
 use crate::system::{Serving, Software, System};
 use crate::workload::language::{DataType, LanguageModel};
 
@@ -75,12 +76,19 @@ impl Server {
         };
         let burst = kernels.burst_of("");
         let bandwidth = system.memory.0.bandwidth.0 * machine.stack.memory_share.0;
-        let times = match &serving.waiting {
+        let waits = |of: Waiting| Burst {
+            wait: of.wait,
+            tiles_at_once: of.tiles_at_once,
+            vector_rows: of.vector_rows,
+            ..burst
+        };
+        let of_chip =
+            Waiting { wait: burst.wait, tiles_at_once: burst.tiles_at_once, vector_rows: burst.vector_rows };
+        let times = match serving.waiting {
+            Some(of) if machine.ideal => KernelTimes::burst(kernels, &waits(of.and(of_chip)), bandwidth, 0.0),
             Some(of) => {
                 let whole = kernels.tiles.iter().map(|tile| Tile { splits: 1, ..*tile }).collect();
-                let (tiles_at_once, vector_rows) = (of.tiles_at_once, of.vector_rows);
-                let own = Burst { wait: of.wait, tiles_at_once, vector_rows, ..burst };
-                KernelTimes::burst(&Kernels { tiles: whole, ..kernels.clone() }, &own, bandwidth, 0.0)
+                KernelTimes::burst(&Kernels { tiles: whole, ..kernels.clone() }, &waits(of), bandwidth, 0.0)
             }
             None => KernelTimes::burst(kernels, &burst, bandwidth, 0.0),
         };
@@ -145,10 +153,10 @@ impl Server {
         }
     }
 
-    /// Hand-over from a stage to the next.
+    /// Hand-over from a stage to the next, over the slowest link that two of them have between them.
     pub fn hand_over(&self, layout: &Layout) -> Line {
         let apart = layout.tp.saturating_mul(layout.dp);
-        self.machine.line(Traffic::Next, Peers { chips: 2, apart, of: layout.chips() })
+        self.machine.line(Traffic::Next, Peers { chips: layout.pp, apart, of: layout.chips() })
     }
 
     /// Exchange of tokens among replicas that share experts.

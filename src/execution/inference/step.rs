@@ -27,7 +27,7 @@ use super::server::Server;
 use crate::execution::machine::{Peers, Traffic};
 use crate::execution::schedule::{StageKind, stages};
 use crate::model::kernel_time::{Product, ROWS_OF_VECTORS};
-use crate::system::serving::ExpertWork;
+use crate::system::serving::{CacheHeads, ExpertWork};
 use crate::workload::language::{AttentionCount, DataType, LanguageModel};
 use serde::Serialize;
 
@@ -285,12 +285,20 @@ impl<'a> Steps<'a> {
 
     /// Of one token of each of `rows` sequences that sees `context` tokens, where those of `cached` are read.
     fn attention_of_steps(&self, rows: f64, context: f64, cached: f64) -> Kernel {
+        let by = |heads| self.attention_of_steps_by(heads, (rows, context, cached));
+        let own = self.server.serving.cache_heads.filter(|_| self.model.latent_attention.is_none());
+        let (known, shared) = (by(own), by(None));
+        if self.server.machine.ideal && shared.seconds <= known.seconds { shared } else { known }
+    }
+
+    /// The same where query heads read keys and values by themselves by such kernels; `None`: once for all of them.
+    fn attention_of_steps_by(&self, own: Option<CacheHeads>, (rows, context, cached): (f64, f64, f64)) -> Kernel {
         let model = self.model;
         let heads = model.heads as f64 / self.layout.tp as f64;
         let once = rows * cached * self.cache_bytes();
         // What the time is counted by, and what goes through memory.
         let (mut bytes, mut moved, mut blocks) = (once, once, 0.0);
-        if let (Some(kernels), None) = (self.server.serving.cache_heads, model.latent_attention) {
+        if let Some(kernels) = own {
             let each = (heads / model.key_value_heads(self.layout.tp)).max(1.0);
             if rows * heads / self.server.ranks <= kernels.few as f64 {
                 bytes *= each / kernels.few_rate;

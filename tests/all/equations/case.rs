@@ -195,6 +195,8 @@ pub struct Machine {
     pub dimensions: Vec<Dimension>,
     pub switch_power: f64,
     pub overlap: Option<Overlap>,
+    /// Whether filling is left out.
+    pub no_filling: bool,
 }
 
 impl Graph {
@@ -389,8 +391,9 @@ impl Machine {
             Some(Overlap::None) => "overlap: none\n",
             None => "",
         };
+        let model = if self.no_filling { "model: { pipeline_filling: ignored }\n" } else { "" };
         format!(
-            "name: s\n{source}\nmodel: {{ pipeline_filling: charged }}\nchip: {{ {chip} }}\nmemory: {{ {memory} }}\n{overlap}network:\n  topology: custom\n  switch: {{ name: x, \
+            "name: s\n{source}\n{model}chip: {{ {chip} }}\nmemory: {{ {memory} }}\n{overlap}network:\n  topology: custom\n  switch: {{ name: x, \
              {source}, price: $1/(GB/s), power: {} W/(GB/s) }}\n  dimensions:\n{}",
             self.switch_power,
             dimensions.concat()

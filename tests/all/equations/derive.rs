@@ -313,7 +313,7 @@ impl<'a> Model<'a> {
             Overlap::ComputeMemory => out.compute.max(out.dram) + out.network,
             Overlap::None => out.compute + out.dram + out.network,
         };
-        if self.machine.dataflow && !self.waves() {
+        if self.machine.dataflow && !self.waves() && !self.machine.no_filling {
             out.filling = pace * kernels.iter().map(|k| self.begins(*k)).fold(0.0, f64::max);
         }
         out.time = out.launch + pace + out.filling;

@@ -440,6 +440,7 @@ pub fn machine(random: &mut Random, word: u64) -> Machine {
         dimensions,
         switch_power: 0.05,
         overlap: random.of(&[None, None, Some(Overlap::Full), Some(Overlap::ComputeMemory), Some(Overlap::None)]),
+        no_filling: random.one_in(4),
     }
 }
 

@@ -242,6 +242,7 @@ impl Tally {
             ("padding to shards", t > 1 && split),
             ("several kernels in a partition", together),
             ("pipelines that fill", model.partitions().iter().any(|p| p.filling > 0.0)),
+            ("pipelines whose filling is left out", machine.dataflow && machine.no_filling && together),
             ("operands waited for whole", kernels().any(|k| model.waits_for_all(k))),
             ("overlap of nothing", machine.overlap == Some(Overlap::None)),
             ("ring", on(Topology::Ring)),

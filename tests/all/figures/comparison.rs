@@ -145,38 +145,6 @@ pub fn steps(task: &str, sources: &mut Sources) -> Result<String, String> {
     Ok(out)
 }
 
-/// Dataflow chips x tasks: what filling and draining add, to the plan that is best without and to what is found with them.
-pub fn filling(sources: &mut Sources) -> Result<String, String> {
-    let all = rows("gpu-vs-dataflow-filling", sources)?;
-    let (chips, tasks) = (distinct(&all, "chip")?, distinct(&all, "task")?);
-    let mut out = String::from(
-        "| chip | trained | not counted | that plan with them | searched with them | more | open |\n|---|---|---|---|---|---|---|\n",
-    );
-    for chip in &chips {
-        for task in &tasks {
-            let of = |filling: &str| {
-                let is = |row: &&Row| {
-                    row.get("chip").is_some_and(|c| c == chip)
-                        && row.get("task").is_some_and(|t| t == task)
-                        && row.get("filling").is_some_and(|f| f == filling)
-                };
-                all.iter().find(is).ok_or_else(|| format!("no row of {chip} {task} {filling}"))
-            };
-            let (without, with) = (of("ignored")?, of("charged")?);
-            let (least, found) = (number(without, "iteration_s")?, number(with, "iteration_s")?);
-            out.push_str(&format!(
-                "| {chip} | {task} | {} s | {} s | {} s | {:.1} % | {:.1} % |\n",
-                significant(least, 4),
-                significant(number(without, "with_filling_s")?, 4),
-                significant(found, 4),
-                100.0 * (found / least - 1.0),
-                100.0 * number(with, "gap")?
-            ));
-        }
-    }
-    Ok(out)
-}
-
 /// The value between tried ones at which `of` reaches `level`, or why there is none.
 fn flip(tried: &[(f64, f64)], level: f64, unit: &str) -> String {
     for pair in tried.windows(2) {

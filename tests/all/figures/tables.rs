@@ -31,7 +31,6 @@ pub fn table(name: &str, sources: &mut Sources) -> Result<String, String> {
         "claims-mappings" => claims::mappings(sources),
         "claims-times" => claims::times_of_mappings(sources),
         "comparison-winners" => comparison::winners(sources),
-        "comparison-filling" => comparison::filling(sources),
         "comparison-flips" => comparison::flips(sources),
         "dfmodel" => Ok(dfmodel()),
         "dfmodel-state-space" => Ok(state_space()),
