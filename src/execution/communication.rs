@@ -211,7 +211,8 @@ impl LayerCommunication {
                 let met = boxes * (1.0 - (1.0 - 1.0 / boxes).powf(e.top_k as f64));
                 sent *= (met / e.top_k as f64).min(1.0);
             }
-            let Sent { seconds: both, carried, joules } = 2.0 * line(Traffic::AllToAll, Group::Expert).send(sent, overhead);
+            let Sent { seconds: both, carried, joules } =
+                2.0 * line(Traffic::AllToAll, Group::Expert).send(sent, overhead);
             out.forward.joules += joules;
             out.backward.joules += joules;
             (out.forward.busy[2], out.backward.busy[2]) = (carried, carried);

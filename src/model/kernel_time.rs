@@ -323,6 +323,19 @@ mod tests {
         assert_eq!(rows(2.0), 1000.0 + 1.0);
     }
 
+    /// 1.5 rows of each of two experts on units of one row and column: 12 tiles on 4 units, three waves, and not 16. A sum that is whole but for its last digit has no wave more.
+    #[test]
+    fn mean_rows_fill_no_tiles_of_one_row() {
+        let text = "{source: 'assumed: test', peak: {fp16: 4 FLOP/s}, units: 4, tiles: [{rows: 1, columns: 1}], efficiency: 1, \
+                    batched_efficiency: 1, memory_efficiency: 0.5, launch: 0 s}";
+        let kernels = Reader::read::<Kernels>(&Node::parse("k.yaml", text).unwrap()).unwrap();
+        let times = KernelTimes::new(&kernels, 8.0);
+        let seconds = |m| times.arithmetic(&Product { batch: 2.0, m, n: 4.0, k: 100.0 }, 4.0);
+        assert_eq!(seconds(1.5), 600.0);
+        assert_eq!(seconds(1.5 * (1.0 + 1e-15)), 600.0);
+        assert_eq!(seconds(1.501), 800.0);
+    }
+
     #[test]
     fn more_of_anything_is_never_slower() {
         let slow = chip("");

@@ -130,7 +130,11 @@ impl Space {
 /// What is left out of the time of pipelines, where a chip has them.
 fn filling(system: &System) -> &'static str {
     let is_left_out = system.leaves_out_filling();
-    if is_left_out { " Not counted: filling and draining of pipelines of tiles (`model: pipeline_filling: ignored`)." } else { "" }
+    if is_left_out {
+        " Not counted: filling and draining of pipelines of tiles (`model: pipeline_filling: ignored`)."
+    } else {
+        ""
+    }
 }
 
 /// That all-reduces of what is possible are rings, where a switch could add up what chips send.
@@ -259,12 +263,7 @@ fn stopped(seconds: Option<f64>) -> String {
 const SPENT: &str = "the search stopped at its effort in shardings of cuts: more --joint-nodes (in a study solve.joint_nodes), or a --time-limit (solve.seconds) up to which it goes on, may close the gap";
 
 /// Of executions of a language model that were searched; `given` are the decisions that were not.
-pub fn of_executions(
-    found: &Found,
-    given: &[&str],
-    seconds: Option<f64>,
-    system: &System,
-) -> String {
+pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system: &System) -> String {
     let on = match system.chip_count() {
         1 => String::new(),
         _ if given.contains(&"chips") => String::new(),

@@ -23,7 +23,7 @@ crate::spec! {
         chip: Ref<Chip>,
         /// Its memory.
         memory: Ref<Memory>,
-        /// Its memory where kernels were timed by themselves; left out: the same.
+        /// Its memory where kernels were timed by themselves, and where what is served fills the other; left out: the same.
         bench_memory: Option<Ref<Memory>>,
         /// Ranks that software sees in a chip (NeuronCores), by which some tables count degrees.
         ranks: u64 = 1,
@@ -59,6 +59,8 @@ crate::spec! {
         says: Option<String>,
         /// A part of the row's source; left out: any.
         of: Option<String>,
+        /// Of collectives by themselves alone.
+        collectives: bool = false,
         /// Where it is said that these runs have it, where the word alone does not.
         because: Option<String>,
         /// What its training computes again where a row does not say.
@@ -292,6 +294,7 @@ fn named_software(row: &Row, chip: &str) -> Option<&'static Named> {
             && within(&named.clause, first)
             && within(&named.says, &row.notes)
             && within(&named.of, &row.source)
+            && (!named.collectives || row.is_collective())
     };
     shipped().ok()?.software.iter().find(suits)
 }

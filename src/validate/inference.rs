@@ -13,8 +13,8 @@ use crate::execution::machine::{Peers, Traffic};
 use crate::execution::single_kernel::{Bench, Operator};
 use crate::model::kernel_time::Product;
 use crate::spec::read::{Ref, Share};
-use crate::system::Stack;
-use crate::units::Bytes;
+use crate::system::{Memory, Stack};
+use crate::units::{Bytes, FlopRate};
 use crate::workload::language::{DataType, LanguageModel};
 
 fn listed(point: &Point) -> Result<&'static Listed, NotPredicted> {
@@ -50,8 +50,23 @@ fn stack_of(point: &Point, listed: &'static Listed) -> &'static Ref<Stack> {
     accelerators::software(&point.row, &listed.chip.0.name).or_else(said).unwrap_or(&listed.stack)
 }
 
+/// The memory of a point's chips.
+fn memory_of(point: &Point, listed: &'static Listed) -> &'static Ref<Memory> {
+    listed.bench_memory.as_ref().filter(|_| point.larger_memory).unwrap_or(&listed.memory)
+}
+
 fn bench(point: &Point) -> Result<Bench, NotPredicted> {
-    let listed = listed(point)?;
+    let mut listed = listed(point)?.clone();
+    if let (Task::Matmul { precision: DataType::Fp32, .. }, Some(kernels)) = (&point.task, &mut listed.chip.0.kernels) {
+        // Frameworks multiply words of 32 bits with all their bits unless they are told otherwise.
+        let rounds = [&point.row.workload, &point.row.notes].iter().any(|text| text.to_ascii_lowercase().contains("tf32"));
+        let exact = kernels.peak_of("fp32_ieee").filter(|_| !rounds);
+        for (word, rate) in &mut kernels.peak.0 {
+            if let (Some(exact), "fp32") = (exact, word.as_str()) {
+                *rate = FlopRate(exact);
+            }
+        }
+    }
     if listed.chip.0.kernels.as_ref().is_some_and(|kernels| kernels.units == 1) {
         return Err(NotPredicted::because(format!(
             "kernels by themselves on {} are bound by signals across its cores, of which there is no model",
@@ -61,7 +76,7 @@ fn bench(point: &Point) -> Result<Bench, NotPredicted> {
     let memory = listed.bench_memory.as_ref().unwrap_or(&listed.memory);
     let chips = point.row.chips.unwrap_or(1);
     let operators = accelerators::software(&point.row, &listed.chip.0.name).filter(|s| s.0.operators.is_some());
-    let system = boxes::system(listed, memory, operators.or(listed.operators.as_ref()), chips).map_err(NotPredicted)?;
+    let system = boxes::system(&listed, memory, operators.or(listed.operators.as_ref()), chips).map_err(NotPredicted)?;
     let bench = Bench::new(&system).map_err(NotPredicted)?;
     Ok(if point.source.is_some_and(|source| source.profiled) { bench.profiled(&system) } else { bench })
 }
@@ -188,7 +203,7 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
     let listed = listed(point)?;
     let chips = point.row.chips.unwrap_or(1);
     let mut system =
-        boxes::system(listed, &listed.memory, Some(stack_of(point, listed)), chips).map_err(NotPredicted)?;
+        boxes::system(listed, memory_of(point, listed), Some(stack_of(point, listed)), chips).map_err(NotPredicted)?;
     if let Some(share) = point.row.share_of_chip {
         system = boxes::part_of_chip(system, share);
     }
@@ -226,11 +241,22 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
     let of = |batch: u64| on(&server, batch);
     let found = match (point.row.global_batch, queue) {
         // It ran: where a chip is nearly full, what is else kept free was used.
-        (Some(batch), _) => of(batch * replicas).or_else(|refusal| {
-            let mut full = server.clone();
-            (full.machine.stack.memory_reserve, full.serving.memory_limit) = (Bytes(0.0), Share(1.0));
-            on(&full, batch * replicas).map_err(|_| refusal)
-        }),
+        // It ran, and at once where it was one batch: where a chip is nearly full, what is else kept free was used.
+        (Some(batch), _) => {
+            let found = of(batch * replicas);
+            let at_once = |found: &crate::execution::inference::Prediction| found.waves == 1 || !point.notes.one_batch;
+            let full = || {
+                let mut full = server.clone();
+                (full.machine.stack.memory_reserve, full.serving.memory_limit) = (Bytes(0.0), Share(1.0));
+                full.serving.cache_share = Share(1.0);
+                on(&full, batch * replicas).ok()
+            };
+            match found {
+                Ok(found) if at_once(&found) => Ok(found),
+                Ok(found) => Ok(full().filter(|full| full.waves == 1).unwrap_or(found)),
+                Err(refusal) => full().ok_or(refusal),
+            }
+        }
         (None, Some((requests, _))) => of(requests),
         (None, None) => {
             let mut best = of(layout.dp);

@@ -125,6 +125,9 @@ const FAMILIES: [Family; 7] = [
 const SAME_WITHIN: f64 = 0.03;
 const PARAMETERS_WITHIN: f64 = 0.08;
 
+/// How many times the parameters that a name says, which are rounded and leave things out, may be those of the model that it is taken for.
+const NAMED_WITHIN: f64 = 1.7;
+
 fn all_parameters(model: &LanguageModel) -> f64 {
     model.parameters().total()
 }
@@ -220,11 +223,47 @@ fn named_and_layers(row: &Row) -> Option<(&'static LanguageModel, u64)> {
     if !(same(row.hidden, model.hidden) && same(row.heads, model.heads)) {
         return None;
     }
+    // A smaller model of the same series has sizes of its own.
+    let near = |billions: &f64| {
+        let counts = model.parameters();
+        [counts.total(), counts.active()].iter().any(|own| (1.0 / NAMED_WITHIN..=NAMED_WITHIN).contains(&(billions * 1e9 / own)))
+    };
+    let sizes: Vec<f64> = row.params_b.into_iter().chain(billions_in(&row.workload)).collect();
+    if !sizes.is_empty() && !sizes.iter().any(near) {
+        return None;
+    }
     let whole = row.hidden.is_some() && row.heads.is_some() && model.experts.is_some();
     match row.layers.filter(|n| *n != stated) {
         None => Some((model, model.layers)),
         Some(first) => (whole && (1..stated).contains(&first)).then_some((model, first)),
     }
+}
+
+/// Parameters that words name, in billions: `16B`, `124M`; not those of an expert (`8x7B`) or of a token (`A3B`).
+fn billions_in(words: &str) -> Vec<f64> {
+    let letters = words.as_bytes();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < letters.len() {
+        let is_number = |i: usize| letters.get(i).is_some_and(|l| l.is_ascii_digit() || *l == b'.');
+        let begin = at;
+        while is_number(at) {
+            at += 1;
+        }
+        let unit = match letters.get(at).filter(|_| at > begin) {
+            Some(b'b' | b'B') => Some(1.0),
+            Some(b'm' | b'M') => Some(1e-3),
+            _ => None,
+        };
+        let alone = |i: Option<usize>| i.and_then(|i| letters.get(i)).is_none_or(|l| !l.is_ascii_alphanumeric());
+        if let (Some(unit), true) = (unit, alone(begin.checked_sub(1)) && alone(Some(at + 1)))
+            && let Ok(number) = words[begin..at].parse::<f64>()
+        {
+            found.push(number * unit);
+        }
+        at = at.max(begin + 1);
+    }
+    found
 }
 
 /// The model of a row that names it: its sizes, the row's samples.

@@ -67,6 +67,8 @@ pub struct Notes {
     pub power_unstated: bool,
     /// Users, each of whom waits for an answer before it asks again.
     pub users: Option<u64>,
+    /// All sequences of its batch run at once.
+    pub one_batch: bool,
     /// Whoever wrote the row down doubts its value.
     pub doubted: bool,
     /// It waits for what prepares its samples.
@@ -127,7 +129,9 @@ const AFTER_NUMBER: [(&str, Take); 1] = [(" KV heads", |n, v| n.kv_heads = Some(
 const SQUAD: u64 = 120;
 
 /// Phrases that say something by being there.
-const SAID: [(&str, Say); 23] = [
+const SAID: [(&str, Say); 25] = [
+    ("static batch", |n| n.one_batch = true),
+    ("gptSessionBenchmark", |n| n.one_batch = true),
     ("SUSPECT", |n| n.doubted = true),
     ("loader-bound", |n| n.loader_bound = true),
     ("out tok/s/gpu", |n| n.rate_of_chip = true),

@@ -68,6 +68,15 @@ pub struct Row {
     pub origin: Origin,
 }
 
+impl Row {
+    /// Whether what was run is a collective by itself.
+    pub fn is_collective(&self) -> bool {
+        let workload = self.workload.to_ascii_lowercase();
+        self.metric == Metric::AllReduceBus
+            || ["all-reduce", "all-gather", "reduce-scatter"].iter().any(|kind| workload.starts_with(kind))
+    }
+}
+
 /// Sizes of a run of HPL, as far as they are stated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HplSizes {

@@ -87,8 +87,8 @@ fn a_slower_chip_is_not_faster_where_memory_is_short() {
         let found = executions.search(&pins, Deadline::never()).unwrap();
         (found.gap(), found.best.expect("an execution fits").time.total)
     };
-    let [(stated, slower), (filled, slower_filled)] = ["ignored", "charged"]
-        .map(|filling| (seconds(filling, None), seconds(filling, Some(FlopRate(5e12)))));
+    let [(stated, slower), (filled, slower_filled)] =
+        ["ignored", "charged"].map(|filling| (seconds(filling, None), seconds(filling, Some(FlopRate(5e12)))));
     // Groups of 16 cross boxes of eight, on the links of replicas: another mapping is taken to send nothing there.
     assert!(stated.0 < 0.0025 && slower.0 < 0.0025, "{stated:?} {slower:?}");
     assert!(stated.1 < slower.1, "{stated:?} {slower:?}");

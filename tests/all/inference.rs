@@ -117,3 +117,47 @@ fn measured_points_are_within_their_bound() {
         assert!(class["n"].as_u64().unwrap() >= least, "{class}");
     }
 }
+
+/// Of every chip that measurements name, alone with the software of its kind: heads that share keys and values, and heads of their own, which caches may serve faster.
+#[test]
+fn ideal_software_serves_no_slower_than_what_is_known() {
+    let scratch = crate::scratch::Scratch::new("ideal-serving");
+    let root = root();
+    for model in ["llama3.2-1b", "opt-1.3b"] {
+        let from = root.join("workloads/language").join(model).display().to_string();
+        scratch.write(
+            &format!("{model}.yaml"),
+            &format!("from: {from}.yaml\npass: inference\nseq: 512\ngenerated: 64\nglobal_batch: 8\n"),
+        );
+    }
+    let list = std::fs::read_to_string(root.join("validation/chips.yaml")).unwrap();
+    let of = |line: &str, field: &str| {
+        let rest = line.split_once(&format!(" {field}: ../"))?.1;
+        Some(root.join(&rest[..rest.find([',', ' '])?]).display().to_string())
+    };
+    let mut seen = 0;
+    for line in list.lines().filter(|line| line.starts_with("  - { names:")) {
+        let (Some(chip), Some(memory), Some(stack)) = (of(line, "chip"), of(line, "memory"), of(line, "stack")) else {
+            continue;
+        };
+        scratch.write(
+            "s.yaml",
+            &format!(
+                "name: one\nsource: 'assumed: a test'\nchip: {chip}\nmemory: {memory}\nstack: {stack}\nnetwork: {{ topology: single-chip }}\nchips: 1\n"
+            ),
+        );
+        for model in ["llama3.2-1b.yaml", "opt-1.3b.yaml"] {
+            let per_second = |software: &str| -> Option<f64> {
+                let map =
+                    ["map", "--workload", model, "--system", "s.yaml", "--software", software, "--format", "json"];
+                let run = scratch.run(&map);
+                let told: serde_json::Value = serde_json::from_slice(&run.stdout).ok()?;
+                told["best"]["generated_per_s"].as_f64()
+            };
+            let (Some(stack), Some(ideal)) = (per_second("stack"), per_second("ideal")) else { continue };
+            assert!(ideal >= stack * (1.0 - 1e-9), "{line} {model}: {ideal} {stack}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 100, "{seen}");
+}

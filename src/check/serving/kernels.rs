@@ -95,7 +95,8 @@ impl Served<'_> {
                     Some(each) if rows * heads <= each.few as f64 => {
                         let over = readers / each.few_rate;
                         let flop_s = 2.0 * rows * seen * heads * width / rate;
-                        let shares = self.machine.ideal && (over >= 1.0 || flop_s >= once / (self.times.bandwidth() * share));
+                        let shares =
+                            self.machine.ideal && (over >= 1.0 || flop_s >= once / (self.times.bandwidth() * share));
                         if shares { (1.0, 1.0) } else { (over, (readers / each.few_rate.max(1.0)).max(1.0)) }
                     }
                     Some(each) if !self.machine.ideal => {

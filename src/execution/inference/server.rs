@@ -82,8 +82,7 @@ impl Server {
             vector_rows: of.vector_rows,
             ..burst
         };
-        let of_chip =
-            Waiting { wait: burst.wait, tiles_at_once: burst.tiles_at_once, vector_rows: burst.vector_rows };
+        let of_chip = Waiting { wait: burst.wait, tiles_at_once: burst.tiles_at_once, vector_rows: burst.vector_rows };
         let times = match serving.waiting {
             Some(of) if machine.ideal => KernelTimes::burst(kernels, &waits(of.and(of_chip)), bandwidth, 0.0),
             Some(of) => {

@@ -59,6 +59,20 @@ pub(super) fn model(edits: &[(&str, &str)]) -> LanguageModel {
 
 pub(super) const ONE: Layout = Layout { tp: 1, pp: 1, dp: 1, ep: 1 };
 
+/// Four stages on two boxes of two: one hop in three goes between boxes, and all wait for it.
+#[test]
+fn stages_of_two_boxes_hand_over_between_them() {
+    let two = "{size: 2, topology: switch, link: {name: l, source: 'assumed: test', bandwidth: 4 B/s, latency: 0.5 s, price: $1/(GB/s), power: 1 W/(GB/s)}}";
+    let slow = "{size: 2, topology: switch, link: {name: o, source: 'assumed: test', bandwidth: 1 B/s, latency: 2 s, price: $1/(GB/s), power: 1 W/(GB/s)}}";
+    let one = two.replace("size: 2, topology: switch", "size: 1");
+    let of = |dimensions: &str| server(&[("topology: switch", "topology: custom"), (one.as_str(), dimensions)]);
+    let layout = |pp| Layout { pp, ..ONE };
+    let boxes = of(&format!("{two}, {slow}"));
+    close(boxes.hand_over(&layout(2)).at(8.0), 0.5 + 8.0 / 4.0);
+    close(boxes.hand_over(&layout(4)).at(8.0), 2.0 + 8.0);
+    close(of(&format!("{slow}, {two}")).hand_over(&layout(4)).at(8.0), 2.0 + 8.0);
+}
+
 #[track_caller]
 fn close(found: f64, expected: f64) {
     assert!((found - expected).abs() <= 1e-6 * expected.abs(), "found {found}, expected {expected}");

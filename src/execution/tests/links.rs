@@ -18,6 +18,27 @@ fn groups_are_where_the_order_of_degrees_puts_them() {
     close(m.line(Traffic::AllReduce, Peers::alone(16, 1)).at(1e9), 1.75e9 / 200e9 + 1e9 / 8.0 / 20e9, 1e-9);
     assert_eq!(m.line(Traffic::AllReduce, Peers::alone(1, 1)).at(1e9), 0.0);
     close(m.line(Traffic::Next, Peers::alone(4, 4)).at(1e9), 1e9 / 20e9, 1e-12);
+    // Stages in one box, then some in another, then in boxes whose own links are slower than those between them.
+    close(m.line(Traffic::Next, Peers::alone(8, 1)).at(1e9), 1e9 / 200e9, 1e-12);
+    close(m.line(Traffic::Next, Peers::alone(16, 1)).at(1e9), 1e9 / 20e9, 1e-12);
+    let slow = machine(&Parts { nodes: 8, inner: 2e9, ..Parts::default() });
+    close(slow.line(Traffic::Next, Peers::alone(16, 1)).at(1e9), 1e9 / 2e9, 1e-12);
+    close(slow.line(Traffic::Next, Peers::alone(4, 16)).at(1e9), 1e9 / 20e9, 1e-12);
+}
+
+/// Tensor-parallel chips of two boxes and replicas share the link between boxes: what it has for replicas hangs on its own bytes, however fast the others are.
+#[test]
+fn a_faster_link_inside_boxes_makes_nothing_slower() {
+    let model = gpt(6, 1024, 16, 512, 64);
+    let stack = ", overlap_dp: true, collective_overhead: 30 us";
+    let mut before = f64::INFINITY;
+    for inner in [10e9, 20e9, 50e9, 200e9, 1e12, 1e15] {
+        let m = machine(&Parts { node: 4, nodes: 8, inner, stack, ..Parts::default() });
+        let e = Execution { overlap_dp: true, ..execution(8, 1, 4, 2) };
+        let time = predict_any(&m, &model, &e).unwrap().time;
+        assert!(time.total <= before * (1.0 + 1e-12), "{inner}: {} after {before}", time.total);
+        before = time.total;
+    }
 }
 
 #[test]

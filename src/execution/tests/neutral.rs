@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::execution::StateBytes;
-use crate::system::serving::Serving;
+use crate::system::serving::{Serving, Waiting};
 use crate::system::stack::Stack;
-use crate::units::Bytes;
+use crate::units::{Bytes, Seconds};
 
 const SIZES: &str = "layers: 4, hidden: 1024, heads: 8, ffn: 4096, gated: true, norm: rms, position: rotary, vocab: 32000, seq: 2048, global_batch: 8";
 
@@ -130,6 +130,12 @@ fn ideal_software_reaches_what_any_does() {
     assert_eq!(eight(", gradient_reduction: 4 B"), (4.0, 1.0));
     let narrow = Serving { narrow_ends: true, ..Serving::ideal() };
     assert!(Serving::best_of(None, Some(narrow)).narrow_ends && !Serving::best_of(None, None).narrow_ends);
+    let waits = |wait, tiles_at_once| {
+        let waiting = Some(Waiting { wait: Seconds(wait), tiles_at_once, vector_rows: 16 });
+        Serving { waiting, ..Serving::ideal() }
+    };
+    let both = Serving::best_of(Some(waits(2.0, 4)), Some(waits(1.0, 1))).waiting.unwrap();
+    assert_eq!((both.wait, both.tiles_at_once), (Seconds(1.0), 4));
     let stated = Stack { gradient_reduction: Some(Bytes(2.0)), ..Stack::ideal() };
     assert_eq!(Stack::best_of([&stated].into_iter()).gradient_reduction, Some(Bytes(2.0)));
 }
