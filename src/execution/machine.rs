@@ -215,13 +215,13 @@ impl Machine {
         }
         let ideal = system.software() == Software::Ideal || system.stack.is_none();
         let software = match (system.software(), &system.stack) {
-            (Software::Generic, _) => Stack::generic(chip.style).clone(),
+            (Software::Generic, _) => chip.generic().0.clone(),
             (_, Some(stack)) if !ideal => stack.0.clone(),
             _ => Stack { name: Stack::ideal().name, ..Self::best_known(system) },
         };
         let ideal = ideal && system.software() != Software::Generic;
         // A stack that says nothing of serving serves as current software of its kind of chip does.
-        let serving = software.serving.or(Stack::generic(chip.style).serving);
+        let serving = software.serving.or(chip.generic().0.serving);
         let mut out = Self::with_software(system, Stack { serving, ..software }, ideal)?;
         if ideal {
             out.attention_kernels.sort_by(|(_, a), (_, b)| a.by_products().total_cmp(&b.by_products()));
@@ -233,7 +233,7 @@ impl Machine {
 
     /// Of every number of a stack the best of what the software that is known for a system reaches: its stack, and generic and ideal software.
     fn best_known(system: &System) -> Stack {
-        let generic = Stack::generic(system.chip.0.style);
+        let generic = &system.chip.0.generic().0;
         Stack::best_of([Some(generic), system.stack.as_ref().map(|stack| &stack.0)].into_iter().flatten())
     }
 

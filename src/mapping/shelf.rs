@@ -191,6 +191,7 @@ fn key(workload: &Workload, system: &System) -> Key {
         power: _,
         idle_share: _,
         energy_per_flop: _,
+        generic: _,
         area: _,
     } = chip;
     [*style as u64, *cores, *lanes, *stages].into_iter().for_each(|x| content.whole(x));

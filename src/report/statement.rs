@@ -6,7 +6,7 @@ use crate::execution::search::ROUNDING;
 use crate::execution::{Found, inference};
 use crate::mapping::request::{LeftOpen, MicroBatch, Objective, Passes, Record, Request};
 use crate::plan::Plan;
-use crate::system::{Software, Stack, Style, System};
+use crate::system::{Software, Style, System};
 use crate::workload::Workload;
 
 /// A share as a person reads it: two digits, in per cent.
@@ -327,9 +327,14 @@ fn software(system: &System) -> String {
                 in_switch(system)
             )
         }
-        (Software::Stack, Some(stack)) => format!("What the software takes: shardings, fusions and overlaps of {}.", stack.0.name),
+        (Software::Stack, Some(stack)) => {
+            format!("What the software takes: shardings, fusions and overlaps of {}.", stack.0.name)
+        }
         (Software::Generic, _) => {
-            "What current software of this kind of chip takes (the stack generic of the catalogue, calibrated over several); the system names none.".into()
+            let current = &system.chip.0.generic().0.name;
+            format!(
+                "What current software of this kind of chip takes (the stack {current} of the catalogue, calibrated over several); the system names none."
+            )
         }
         _ => {
             let of = "What ideal software takes: shardings, fusions and overlaps of a stack without cost.";
@@ -397,8 +402,9 @@ pub fn of_serving(
 /// What serving on a system stands for.
 pub fn serving_software(system: &System) -> String {
     const IDEAL: &str = "what ideal software takes, the best of what is known for this chip without host";
-    let generic = Stack::generic(system.chip.0.style).serving.is_some();
-    let current = "current software of this kind of chip (the stack generic of the catalogue)";
+    let current = &system.chip.0.generic().0;
+    let generic = current.serving.is_some();
+    let current = format!("current software of this kind of chip (the stack {} of the catalogue)", current.name);
     match (system.software(), &system.stack) {
         (Software::Ideal, _) => format!("Counted is {IDEAL}."),
         (Software::Generic, _) if generic => format!("Counted is what {current} takes."),

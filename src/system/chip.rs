@@ -3,9 +3,10 @@
 use super::area::{self, AreaSpec};
 use super::kernels::Kernels;
 use super::source::{Source, check_sources};
+use super::stack::Stack;
 use crate::spec::{
     FromNode, Node, Reader, Value,
-    read::{Fraction, Share},
+    read::{Fraction, Ref, Share},
     schema::Definitions,
 };
 use crate::units::{Bytes, EnergyPerFlop, FlopRate, Frequency, Power, Price, Seconds};
@@ -88,6 +89,9 @@ crate::spec! {
         /// of a dataflow chip they are what its software reaches (`--software stack`), and their `peak` tells at what part of the lanes' rate, which is that of words of
         /// 16 bits, other words are computed (words of 32 and 64 bits only where a peak is stated).
         kernels: Option<Kernels>,
+        /// What current software of this chip does (`software: generic` of a system, and of one that names no stack); left out: what that of chips of its style
+        /// in general does.
+        generic: Option<Ref<Stack>>,
         /// What its area, power and price are summed from; then `price`, `power` and `idle_share` are left out.
         area: Option<AreaSpec>,
         /// Price of one chip; needed unless it is summed from `area`.
@@ -118,6 +122,11 @@ const NUMBERS: [&str; 12] = [
 ];
 
 impl Chip {
+    /// What current software of it does.
+    pub fn generic(&self) -> &Ref<Stack> {
+        self.generic.as_ref().unwrap_or(Stack::generic(self.style))
+    }
+
     /// The kernels by which it computes graphs and language models alike, in waves of tiles: those that it states, if it runs kernel by kernel.
     pub fn waves(&self) -> Option<&Kernels> {
         self.kernels.as_ref().filter(|_| self.style == Style::KernelByKernel)

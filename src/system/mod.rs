@@ -37,7 +37,7 @@ crate::choice! {
     pub enum Software ("a software") {
         /// What the system's stack takes.
         Stack = "stack",
-        /// What current software of this kind of chip takes: the stacks `generic` and `generic-dataflow` of the catalogue.
+        /// What current software of the chip takes: its file's `generic`, else the stacks `generic` and `generic-dataflow` of the catalogue.
         Generic = "generic",
         /// What software without cost takes that shards and fuses as stacks do: no host, the chip's fastest attention kernel, and of every number the best that
         /// the system's stack, generic software and software without cost reach.

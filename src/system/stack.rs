@@ -1,7 +1,7 @@
 //! Software between a model and the chips: what it fuses, what its host code costs, how it communicates.
 //!
 //! A stack file (`systems/stacks/*.yaml`) is one piece of software as it was run, with its calibrated times; a system names it
-//! under `stack`. Without one the software is generic ([`Stack::generic`]): what current software of that kind of chip does.
+//! under `stack`. Without one the software is generic ([`super::Chip::generic`]): what current software of that kind of chip does.
 
 use super::serving::Serving;
 use super::source::{Source, check_sources};
@@ -9,7 +9,7 @@ use super::{Style, System};
 use crate::spec::{
     Loader, Node, Reader, Value, catalogue,
     nearest::meant,
-    read::{Fraction, Share, Table},
+    read::{Fraction, Ref, Share, Table},
 };
 use crate::units::{Bytes, Seconds};
 use std::path::Path;
@@ -415,14 +415,14 @@ impl Stack {
         best
     }
 
-    /// What current software of chips of a style does, from the catalogue.
-    pub fn generic(style: Style) -> &'static Self {
-        static STACKS: LazyLock<[Stack; 2]> = LazyLock::new(|| {
+    /// What current software of chips of a style does in general, from the catalogue; of a chip [`super::Chip::generic`].
+    pub fn generic(style: Style) -> &'static Ref<Self> {
+        static STACKS: LazyLock<[Ref<Stack>; 2]> = LazyLock::new(|| {
             ["generic", "generic-dataflow"].map(|name| {
                 let path = format!("{}systems/stacks/{name}.yaml", catalogue::SCHEME);
                 let node = Loader.load(Path::new(&path), None).ok();
                 // Both are compiled in, and a test reads them.
-                node.and_then(|node| Reader::read(&node).ok()).unwrap_or_else(Stack::ideal)
+                Ref(node.and_then(|node| Reader::read(&node).ok()).unwrap_or_else(Stack::ideal))
             })
         });
         match style {
@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     fn generic_software_is_there_for_both_styles() {
-        let names = [Style::KernelByKernel, Style::Dataflow].map(|style| Stack::generic(style).name.as_str());
+        let names = [Style::KernelByKernel, Style::Dataflow].map(|style| Stack::generic(style).0.name.as_str());
         assert_eq!(names, ["generic", "generic dataflow software"]);
     }
 

@@ -39,8 +39,8 @@ crate::spec! {
         efficiency: Fraction = Fraction(0.8),
         /// A chip's link to other boxes.
         outer: Option<Ref<Link>>,
-        /// What current software of its kind does.
-        stack: Ref<Stack>,
+        /// What it is taken to run where a row names nothing; left out: what current software of the chip does.
+        stack: Option<Ref<Stack>>,
         /// What calls its operators one by one.
         operators: Option<Ref<Stack>>,
     }
@@ -102,6 +102,13 @@ crate::spec! {
     }
 }
 
+impl Listed {
+    /// What it runs where a row names nothing.
+    pub fn software(&self) -> &Ref<Stack> {
+        self.stack.as_ref().unwrap_or(self.chip.0.generic())
+    }
+}
+
 static LIST: OnceLock<Result<List, Problems>> = OnceLock::new();
 static AS_NEW: OnceLock<List> = OnceLock::new();
 
@@ -134,7 +141,7 @@ pub fn take_as_new() -> Result<(), Problems> {
             let chip = &listed.chip.0;
             if !names.contains(&chip.name.as_str()) {
                 names.push(&chip.name);
-                let same = listed.stack.0.name == of.stack.0.name;
+                let same = listed.software().0.name == of.software().0.name;
                 kernels[usize::from(!same)].extend(chip.kernels.as_ref());
             }
         }
@@ -146,7 +153,7 @@ pub fn take_as_new() -> Result<(), Problems> {
         source.serves = None;
         let of_chip = list.chips.iter().find(|l| source.chips.first().is_none_or(|name| *name == l.chip.0.name));
         if let (Some(listed), Some(stack)) = (of_chip, &mut source.stack) {
-            *stack = listed.stack.clone();
+            *stack = listed.software().clone();
         }
     }
     for (listed, known) in new.chips.iter_mut().zip(&list.chips) {

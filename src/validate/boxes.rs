@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn boxes_by_hand() {
         for listed in &shipped().unwrap().chips {
-            assert_eq!(system(listed, &listed.memory, Some(&listed.stack), 1).unwrap().chip_count(), 1);
+            assert_eq!(system(listed, &listed.memory, Some(listed.software()), 1).unwrap().chip_count(), 1);
         }
         let h100 = known("H100").unwrap();
         let sizes = |chips| -> Vec<u64> {

@@ -47,7 +47,7 @@ pub fn parts(point: &Point) -> Option<(&'static str, Option<&'static str>)> {
 /// The software that the row names, that its source says, or what current software of that kind of chip does.
 fn stack_of(point: &Point, listed: &'static Listed) -> &'static Ref<Stack> {
     let said = || point.source.and_then(|source| source.serves.as_ref());
-    accelerators::software(&point.row, &listed.chip.0.name).or_else(said).unwrap_or(&listed.stack)
+    accelerators::software(&point.row, &listed.chip.0.name).or_else(said).unwrap_or(listed.software())
 }
 
 /// The memory of a point's chips.
@@ -59,7 +59,8 @@ fn bench(point: &Point) -> Result<Bench, NotPredicted> {
     let mut listed = listed(point)?.clone();
     if let (Task::Matmul { precision: DataType::Fp32, .. }, Some(kernels)) = (&point.task, &mut listed.chip.0.kernels) {
         // Frameworks multiply words of 32 bits with all their bits unless they are told otherwise.
-        let rounds = [&point.row.workload, &point.row.notes].iter().any(|text| text.to_ascii_lowercase().contains("tf32"));
+        let rounds =
+            [&point.row.workload, &point.row.notes].iter().any(|text| text.to_ascii_lowercase().contains("tf32"));
         let exact = kernels.peak_of("fp32_ieee").filter(|_| !rounds);
         for (word, rate) in &mut kernels.peak.0 {
             if let (Some(exact), "fp32") = (exact, word.as_str()) {
@@ -76,7 +77,8 @@ fn bench(point: &Point) -> Result<Bench, NotPredicted> {
     let memory = listed.bench_memory.as_ref().unwrap_or(&listed.memory);
     let chips = point.row.chips.unwrap_or(1);
     let operators = accelerators::software(&point.row, &listed.chip.0.name).filter(|s| s.0.operators.is_some());
-    let system = boxes::system(&listed, memory, operators.or(listed.operators.as_ref()), chips).map_err(NotPredicted)?;
+    let system =
+        boxes::system(&listed, memory, operators.or(listed.operators.as_ref()), chips).map_err(NotPredicted)?;
     let bench = Bench::new(&system).map_err(NotPredicted)?;
     Ok(if point.source.is_some_and(|source| source.profiled) { bench.profiled(&system) } else { bench })
 }

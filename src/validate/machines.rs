@@ -175,7 +175,7 @@ pub fn system<'a>(list: &'a [Known], point: &Point) -> Result<(System, Option<&'
     let mut system = match (known, listed) {
         (Some(known), _) => known.of_size(chips, slices(&row.system)),
         (None, Some(listed)) => {
-            let stack = named.unwrap_or(&listed.stack);
+            let stack = named.unwrap_or(listed.software());
             boxes::system(listed, &listed.memory, Some(stack), chips).map_err(NotPredicted)?
         }
         (None, None) => return Err(NotPredicted::because(format!("no description of a machine with {chip}"))),

@@ -226,7 +226,9 @@ fn named_and_layers(row: &Row) -> Option<(&'static LanguageModel, u64)> {
     // A smaller model of the same series has sizes of its own.
     let near = |billions: &f64| {
         let counts = model.parameters();
-        [counts.total(), counts.active()].iter().any(|own| (1.0 / NAMED_WITHIN..=NAMED_WITHIN).contains(&(billions * 1e9 / own)))
+        [counts.total(), counts.active()]
+            .iter()
+            .any(|own| (1.0 / NAMED_WITHIN..=NAMED_WITHIN).contains(&(billions * 1e9 / own)))
     };
     let sizes: Vec<f64> = row.params_b.into_iter().chain(billions_in(&row.workload)).collect();
     if !sizes.is_empty() && !sizes.iter().any(near) {

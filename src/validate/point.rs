@@ -307,7 +307,9 @@ impl Point {
             model.window = Some((attended / 2).max(1));
         }
         let larger = of_two_memories(&row, &notes, &task, model.as_ref().zip(execution.as_ref()));
-        assumed.extend(larger.map(|memory| format!("chips with {} GB: what is served fills the others", (memory / 1e9).round())));
+        assumed.extend(
+            larger.map(|memory| format!("chips with {} GB: what is served fills the others", (memory / 1e9).round())),
+        );
         let larger_memory = larger.is_some();
         Self { row, notes, task, class, model, graph, execution, assumed, incomplete, larger_memory, source }
     }

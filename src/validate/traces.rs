@@ -110,7 +110,7 @@ fn stem(path: &Path) -> String {
 /// One chip of the machine that a device names, with its memory.
 pub fn machine(device: &str) -> Option<System> {
     let listed = chip_of(device)?;
-    boxes::system(listed, &listed.memory, Some(&listed.stack), 1).ok()
+    boxes::system(listed, &listed.memory, Some(listed.software()), 1).ok()
 }
 
 /// Validates every trace below a folder, or one file (with its host trace, where `host` names one). `on` names the machine of traces that do not.
@@ -207,7 +207,7 @@ pub fn twins(first: &Path, second: &Path, hosts: [Option<&Path>; 2]) -> Result<T
             .as_deref()
             .ok_or_else(|| format!("{}: the trace does not name its devices", path.display()))?;
         let listed = chip_of(device).ok_or_else(|| format!("no chip of the catalogue is called {device:?}"))?;
-        let system = boxes::system(listed, &listed.memory, Some(&listed.stack), 1)?;
+        let system = boxes::system(listed, &listed.memory, Some(listed.software()), 1)?;
         Ok((trace, system))
     };
     let ((a, from), (b, to)) = (load(first, hosts[0])?, load(second, hosts[1])?);
@@ -298,7 +298,7 @@ pub fn of_linked(name: &str, trace: &LinkedTrace, on: Option<&str>) -> Result<Op
     let device =
         on.or(trace.device_name.as_deref()).ok_or("the trace does not name its devices; name the chip with --on")?;
     let listed = chip_of(device).ok_or_else(|| format!("no chip of the catalogue is called {device:?}"))?;
-    let system = boxes::system(listed, &listed.memory, Some(&listed.stack), 1)?;
+    let system = boxes::system(listed, &listed.memory, Some(listed.software()), 1)?;
     let (retimed, step) = predict(trace, Target { system: &system, recorded_on: None, communication: false })?;
     let ms = |ns: f64| ns / 1e6;
     let (all, kept) = (before.compute_ns as f64, retimed.kept_ns as f64);

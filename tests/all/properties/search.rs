@@ -150,6 +150,7 @@ pub fn system(dfmodel: bool) -> impl Strategy<Value = System> {
                     launch_overhead: Seconds(launch),
                     kernels: Some(kernels(lanes)),
                     area: None,
+                    generic: None,
                     price: Price(100.0),
                     power: Power(10.0),
                     idle_share: Share(0.2),
