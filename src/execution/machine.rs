@@ -221,7 +221,7 @@ impl Machine {
         };
         let ideal = ideal && system.software() != Software::Generic;
         // A stack that says nothing of serving serves as current software of its kind of chip does.
-        let serving = software.serving.or(chip.generic().0.serving);
+        let serving = software.serving.or(chip.serving());
         let mut out = Self::with_software(system, Stack { serving, ..software }, ideal)?;
         if ideal {
             out.attention_kernels.sort_by(|(_, a), (_, b)| a.by_products().total_cmp(&b.by_products()));
@@ -233,8 +233,9 @@ impl Machine {
 
     /// Of every number of a stack the best of what the software that is known for a system reaches: its stack, and generic and ideal software.
     fn best_known(system: &System) -> Stack {
-        let generic = &system.chip.0.generic().0;
-        Stack::best_of([Some(generic), system.stack.as_ref().map(|stack| &stack.0)].into_iter().flatten())
+        let chip = &system.chip.0;
+        let known = [&Stack::generic(chip.style).0, &chip.generic().0];
+        Stack::best_of(known.into_iter().chain(system.stack.as_ref().map(|stack| &stack.0)))
     }
 
     /// Of a system whose chip runs kernel by kernel with what is possible: no host, and of every number of a stack the best of what the software that is known for it reaches

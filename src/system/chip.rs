@@ -2,6 +2,7 @@
 
 use super::area::{self, AreaSpec};
 use super::kernels::Kernels;
+use super::serving::Serving;
 use super::source::{Source, check_sources};
 use super::stack::Stack;
 use crate::spec::{
@@ -125,6 +126,11 @@ impl Chip {
     /// What current software of it does.
     pub fn generic(&self) -> &Ref<Stack> {
         self.generic.as_ref().unwrap_or(Stack::generic(self.style))
+    }
+
+    /// How current software serves on it: that of its style in general where its own says nothing of serving.
+    pub fn serving(&self) -> Option<Serving> {
+        self.generic().0.serving.or(Stack::generic(self.style).0.serving)
     }
 
     /// The kernels by which it computes graphs and language models alike, in waves of tiles: those that it states, if it runs kernel by kernel.
