@@ -195,6 +195,7 @@ impl System {
         for path in [
             &["chip"][..],
             &["chip", "area", "technology"],
+            &["chip", "generic"],
             &["memory"],
             &["offload"],
             &["stack"],

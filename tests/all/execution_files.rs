@@ -194,3 +194,17 @@ fn no_neighbour_of_a_mapping_beats_its_bound() {
     }
     assert!(fits > 20, "{fits}");
 }
+
+/// A chip whose file names the software that is current on it: a plan elsewhere carries that, and is found again.
+#[test]
+fn a_plan_carries_the_current_software_of_its_chip() {
+    let scratch = Scratch::new("execution-current");
+    scratch.write(
+        "s.yaml",
+        "name: one\nsource: 'assumed: a test'\nchip: mi300x\nmemory: mi300x-192gb-hbm3\nnetwork: { topology: single-chip }\nchips: 1\n",
+    );
+    scratch.succeed(&["map", "--workload", "llama3.2-1b", "--system", "s.yaml", "--plan-out", "plan.yaml"]);
+    scratch.succeed(&["check", "plan.yaml"]);
+    scratch.succeed(&["map", "--plan", "plan.yaml"]);
+    assert!(scratch.read("plan.yaml").contains("generic on CDNA 3"));
+}

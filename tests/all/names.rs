@@ -67,7 +67,9 @@ fn a_name_and_a_copy_mean_what_the_file_means() {
             _ => {
                 let node = Loader.open(path, Some(entry.kind)).unwrap();
                 let mut tree = Loader.expand_as(&node, "", Some(entry.kind)).unwrap();
-                tree.inline(&["area", "technology"], &Loader).unwrap();
+                for part in [&["area", "technology"][..], &["generic"]] {
+                    tree.inline(part, &Loader).unwrap();
+                }
                 tree.to_json()
             }
         };
