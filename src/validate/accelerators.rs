@@ -319,11 +319,13 @@ mod tests {
         // Named, so that nothing shorter fits, and without a model.
         assert_eq!(of("Nemotron_3_Nano pre-train"), None);
         assert_eq!(of("Abacus"), None);
+        assert_eq!(of("LLaMA V2 7B train"), of("LLaMA 2 7B train"));
+        assert_eq!(without_versions("LLaMA V2 7B, v3.1 DeepSeek-V3 NVFP4 V"), "LLaMA 2 7B, 3.1 DeepSeek-3 NVFP4 V");
     }
 
     #[test]
     fn a_name_that_goes_on_is_of_another_product() {
-        for name in ["L40G", "A4000", "RTX 4080 SUPER", "RTX 3080 Ti", "RTX 4090 Laptop GPU", "T400", "RTX 4090 D"] {
+        for name in ["L40G", "A4000", "RTX 4080 SUPER", "RTX 5080 Ti", "RTX 4090 Laptop GPU", "T400", "RTX 4090 D"] {
             let found = known(name).map(|l| l.chip.0.name.as_str());
             assert!(found.is_none(), "{name}: {found:?}");
         }

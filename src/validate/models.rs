@@ -430,3 +430,16 @@ pub fn model(
     let model = explained(row, model, !family.words.is_empty(), &mut assumed)?;
     Ok((model, assumed))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_that_a_name_says() {
+        assert_eq!(billions_in("DeepSeek-V3 16B MoE train"), [16.0]);
+        assert_eq!(billions_in("Qwen3 30B-A3B, GPT-2 124M"), [30.0, 0.124]);
+        assert_eq!(billions_in("Mixtral-8x7B 4bit, Llama2-7B; 1.5B"), [7.0, 1.5]);
+        assert!(billions_in("B, .B 8 B payload \u{b5}B").is_empty());
+    }
+}

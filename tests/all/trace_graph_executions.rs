@@ -64,11 +64,15 @@ fn machine(scratch: &Scratch) -> (Machine, LanguageModel) {
     (Machine::of_graphs(&system), *model)
 }
 
+/// Filling is part of a partition's computation in a trace: what waits for the network beside it is then replayed as beside it, and not behind.
+const WITHOUT_FILLING: &str = "model: { pipeline_filling: ignored }\n";
+
 /// On a network that takes next to no time the iteration is the prediction's, in every schedule.
 #[test]
 fn every_schedule_replays_to_the_prediction() {
     let scratch = Scratch::new("trace_graph_orders");
-    system(&scratch, "bandwidth: 1000 TB/s, latency: 0 us", "40 MB", "");
+    // With filling the best mapping has no partition of gradients of weights alone, which a schedule would put off.
+    system(&scratch, "bandwidth: 1000 TB/s, latency: 0 us", "40 MB", WITHOUT_FILLING);
     let mut plain = None;
     for (schedule, first, last) in ORDERS {
         let chunks = if schedule == "interleaved" { 2 } else { 1 };
@@ -107,7 +111,7 @@ fn collectives_take_the_predictions_time() {
         ("compute_memory", "tp: 2, micro_batch: 2"),
     ] {
         // Twice as slow as the arithmetic beside it, or so.
-        system(&scratch, "bandwidth: 20 GB/s", "40 MB", &format!("overlap: {overlap}\n"));
+        system(&scratch, "bandwidth: 20 GB/s", "40 MB", &format!("overlap: {overlap}\n{WITHOUT_FILLING}"));
         let (map, traces) = traced(&scratch, DENSE, execution);
         let (machine, _) = machine(&scratch);
         let tp = map["execution"]["tp"].as_u64().unwrap();
