@@ -221,7 +221,7 @@ impl Machine {
         };
         let ideal = ideal && system.software() != Software::Generic;
         // A stack that says nothing of serving serves as current software of its kind of chip does.
-        let serving = software.serving.or(chip.serving());
+        let serving = software.serving.or(chip.serving().and_then(|stack| stack.serving));
         let mut out = Self::with_software(system, Stack { serving, ..software }, ideal)?;
         if ideal {
             out.attention_kernels.sort_by(|(_, a), (_, b)| a.by_products().total_cmp(&b.by_products()));

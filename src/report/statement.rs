@@ -6,7 +6,7 @@ use crate::execution::search::ROUNDING;
 use crate::execution::{Found, inference};
 use crate::mapping::request::{LeftOpen, MicroBatch, Objective, Passes, Record, Request};
 use crate::plan::Plan;
-use crate::system::{Software, Stack, Style, System};
+use crate::system::{Software, Style, System};
 use crate::workload::Workload;
 
 /// A share as a person reads it: two digits, in per cent.
@@ -402,10 +402,9 @@ pub fn of_serving(
 /// What serving on a system stands for.
 pub fn serving_software(system: &System) -> String {
     const IDEAL: &str = "what ideal software takes, the best of what is known for this chip without host";
-    let chip = &system.chip.0;
-    let generic = chip.serving().is_some();
-    let own = Some(&chip.generic().0).filter(|own| own.serving.is_some());
-    let current = &own.unwrap_or(&Stack::generic(chip.style).0).name;
+    let current = system.chip.0.serving();
+    let generic = current.is_some();
+    let current = current.map_or("", |stack| &stack.name);
     let current = format!("current software of this kind of chip (the stack {current} of the catalogue)");
     match (system.software(), &system.stack) {
         (Software::Ideal, _) => format!("Counted is {IDEAL}."),

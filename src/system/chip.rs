@@ -2,7 +2,6 @@
 
 use super::area::{self, AreaSpec};
 use super::kernels::Kernels;
-use super::serving::Serving;
 use super::source::{Source, check_sources};
 use super::stack::Stack;
 use crate::spec::{
@@ -128,9 +127,12 @@ impl Chip {
         self.generic.as_ref().unwrap_or(Stack::generic(self.style))
     }
 
-    /// How current software serves on it: that of its style in general where its own says nothing of serving.
-    pub fn serving(&self) -> Option<Serving> {
-        self.generic().0.serving.or(Stack::generic(self.style).0.serving)
+    /// What serves on it where nothing else is named: that of its style in general where its own says nothing of serving; `None` where neither does.
+    pub fn serving(&self) -> Option<&Stack> {
+        [self.generic(), Stack::generic(self.style)]
+            .into_iter()
+            .map(|stack| &stack.0)
+            .find(|stack| stack.serving.is_some())
     }
 
     /// The kernels by which it computes graphs and language models alike, in waves of tiles: those that it states, if it runs kernel by kernel.

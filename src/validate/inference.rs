@@ -8,13 +8,13 @@ use super::predict::{NotPredicted, Prediction};
 use super::{boxes, machines, sources};
 use crate::deadline::Deadline;
 use crate::execution::inference::arrivals::{Answer, Load, Request, serve, unfit};
-use crate::execution::inference::{Layout, Refusal, Server, predict};
+use crate::execution::inference::{self, Layout, Refusal, Server, predict};
 use crate::execution::machine::{Peers, Traffic};
 use crate::execution::single_kernel::{Bench, Operator};
 use crate::model::kernel_time::Product;
 use crate::spec::read::{Ref, Share};
 use crate::system::{Memory, Stack};
-use crate::units::{Bytes, FlopRate};
+use crate::units::Bytes;
 use crate::workload::language::{DataType, LanguageModel};
 
 fn listed(point: &Point) -> Result<&'static Listed, NotPredicted> {
@@ -50,24 +50,8 @@ fn stack_of(point: &Point, listed: &'static Listed) -> &'static Ref<Stack> {
     accelerators::software(&point.row, &listed.chip.0.name).or_else(said).unwrap_or(listed.software())
 }
 
-/// The memory of a point's chips.
-fn memory_of(point: &Point, listed: &'static Listed) -> &'static Ref<Memory> {
-    listed.bench_memory.as_ref().filter(|_| point.larger_memory).unwrap_or(&listed.memory)
-}
-
 fn bench(point: &Point) -> Result<Bench, NotPredicted> {
-    let mut listed = listed(point)?.clone();
-    if let (Task::Matmul { precision: DataType::Fp32, .. }, Some(kernels)) = (&point.task, &mut listed.chip.0.kernels) {
-        // Frameworks multiply words of 32 bits with all their bits unless they are told otherwise.
-        let rounds =
-            [&point.row.workload, &point.row.notes].iter().any(|text| text.to_ascii_lowercase().contains("tf32"));
-        let exact = kernels.peak_of("fp32_ieee").filter(|_| !rounds);
-        for (word, rate) in &mut kernels.peak.0 {
-            if let (Some(exact), "fp32") = (exact, word.as_str()) {
-                *rate = FlopRate(exact);
-            }
-        }
-    }
+    let listed = listed(point)?;
     if listed.chip.0.kernels.as_ref().is_some_and(|kernels| kernels.units == 1) {
         return Err(NotPredicted::because(format!(
             "kernels by themselves on {} are bound by signals across its cores, of which there is no model",
@@ -77,9 +61,15 @@ fn bench(point: &Point) -> Result<Bench, NotPredicted> {
     let memory = listed.bench_memory.as_ref().unwrap_or(&listed.memory);
     let chips = point.row.chips.unwrap_or(1);
     let operators = accelerators::software(&point.row, &listed.chip.0.name).filter(|s| s.0.operators.is_some());
-    let system =
-        boxes::system(&listed, memory, operators.or(listed.operators.as_ref()), chips).map_err(NotPredicted)?;
+    let system = boxes::system(listed, memory, operators.or(listed.operators.as_ref()), chips).map_err(NotPredicted)?;
     let bench = Bench::new(&system).map_err(NotPredicted)?;
+    // Frameworks multiply words of 32 bits with all their bits unless they are told otherwise.
+    let rounds = || {
+        let texts = [&point.row.workload, &point.row.notes];
+        texts.iter().any(|text| text.to_ascii_lowercase().contains("tf32"))
+    };
+    let is_exact = matches!(point.task, Task::Matmul { precision: DataType::Fp32, .. }) && !rounds();
+    let bench = if is_exact { bench.exact() } else { bench };
     Ok(if point.source.is_some_and(|source| source.profiled) { bench.profiled(&system) } else { bench })
 }
 
@@ -191,21 +181,73 @@ fn kernel_of_layer(
 /// Largest batch that a server is tried with where the source says that it was saturated.
 const MOST_AT_ONCE: u64 = 2048;
 
+/// A batch that was served on a chip with one of its memories.
+struct Run {
+    server: Server,
+    model: LanguageModel,
+    layout: Layout,
+    /// Whether all that is on a chip's cores, and no part of them, served it.
+    on_all_cores: bool,
+    found: inference::Prediction,
+}
+
+/// The memory that a point's chips have, of those that come under its name: the larger one where what was served had no room in the other.
+fn memory_of(point: &Point, listed: &'static Listed) -> &'static Ref<Memory> {
+    let ran = |memory| run(point, listed, memory).is_ok_and(|run| run.found.waves == 1 || !point.notes.one_batch);
+    let larger = listed.bench_memory.as_ref().filter(|larger| !ran(&listed.memory) && ran(larger));
+    larger.unwrap_or(&listed.memory)
+}
+
+/// What is assumed of a point's chips beside what [`Point::assumed`] says.
+pub fn assumed(point: &Point) -> Option<String> {
+    let listed = known(point)?;
+    let memory = memory_of(point, listed);
+    let bytes = memory.0.capacity.filter(|_| !std::ptr::eq(memory, &listed.memory))?;
+    Some(format!("chips with {} GB: what is served fills the others", (bytes.0 / 1e9).round()))
+}
+
 /// A batch from the prompts to the last token; where the source states none, the one with the highest rate.
 ///
 /// # Errors
 /// [`NotPredicted`]: a machine that is not described, or a model that does not fit it.
 pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
-    let (Some(model), Some(e)) = (&point.model, &point.execution) else {
-        return Err(NotPredicted::because("the model or its layout is not stated"));
-    };
+    let listed = listed(point)?;
     let Task::Inference { prompt, generated, phase } = point.task else {
         return Err(NotPredicted::because("no batch of sequences"));
     };
-    let listed = listed(point)?;
+    let Run { server, model, layout, on_all_cores, found } = run(point, listed, memory_of(point, listed))?;
+    // Users that each wait for an answer, as the source or the row's words say; the latter where requests come and go and there is time to follow them.
+    let steps = found.batch.saturating_mul(generated).saturating_mul(ROUNDS as u64);
+    let follows = unfit(&server, &model).is_none() && on_all_cores && steps <= MOST_STEPS;
+    let users = point.source.is_some_and(|source| source.closed_loop)
+        || (found.batch > 1 && point.notes.users == Some(found.batch) && follows);
+    let (latency, first, token) = match users {
+        true => by_users(&server, &model, layout, found.batch)
+            .map_err(|refusal| NotPredicted::because(refusal.to_string()))?,
+        false => (found.latency_s, found.ttft_s, found.tpot_s),
+    };
+    Ok(Prediction::Served(Served {
+        batch: found.batch as f64,
+        prompt: prompt as f64,
+        generated: generated as f64,
+        phase,
+        latency,
+        first,
+        token,
+        bytes: found.memory.total(),
+    }))
+}
+
+/// The batch on chips with a memory.
+fn run(point: &Point, listed: &'static Listed, memory: &Ref<Memory>) -> Result<Run, NotPredicted> {
+    let (Some(model), Some(e)) = (&point.model, &point.execution) else {
+        return Err(NotPredicted::because("the model or its layout is not stated"));
+    };
+    let Task::Inference { prompt, generated, .. } = point.task else {
+        return Err(NotPredicted::because("no batch of sequences"));
+    };
     let chips = point.row.chips.unwrap_or(1);
-    let mut system =
-        boxes::system(listed, memory_of(point, listed), Some(stack_of(point, listed)), chips).map_err(NotPredicted)?;
+    let mut system = boxes::system(listed, memory, Some(stack_of(point, listed)), chips).map_err(NotPredicted)?;
     if let Some(share) = point.row.share_of_chip {
         system = boxes::part_of_chip(system, share);
     }
@@ -238,15 +280,14 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
         let first = predict(prompts, &model, layout, batch)?;
         let then = predict(tokens, &model, layout, batch)?;
         let latency_s = first.latency_s + generated.saturating_sub(1) as f64 * (then.tpot_s - first.tpot_s);
-        Ok(crate::execution::inference::Prediction { tpot_s: then.tpot_s, latency_s, ..first })
+        Ok(inference::Prediction { tpot_s: then.tpot_s, latency_s, ..first })
     };
     let of = |batch: u64| on(&server, batch);
     let found = match (point.row.global_batch, queue) {
-        // It ran: where a chip is nearly full, what is else kept free was used.
         // It ran, and at once where it was one batch: where a chip is nearly full, what is else kept free was used.
         (Some(batch), _) => {
             let found = of(batch * replicas);
-            let at_once = |found: &crate::execution::inference::Prediction| found.waves == 1 || !point.notes.one_batch;
+            let at_once = |found: &inference::Prediction| found.waves == 1 || !point.notes.one_batch;
             let full = || {
                 let mut full = server.clone();
                 (full.machine.stack.memory_reserve, full.serving.memory_limit) = (Bytes(0.0), Share(1.0));
@@ -275,26 +316,8 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
         }
     };
     let found = found.map_err(|refusal| NotPredicted::because(refusal.to_string()))?;
-    // Users that each wait for an answer, as the source or the row's words say; the latter where requests come and go and there is time to follow them.
-    let steps = found.batch.saturating_mul(generated).saturating_mul(ROUNDS as u64);
-    let follows = unfit(&server, &model).is_none() && on_mesh.is_empty() && steps <= MOST_STEPS;
-    let users = point.source.is_some_and(|source| source.closed_loop)
-        || (found.batch > 1 && point.notes.users == Some(found.batch) && follows);
-    let (latency, first, token) = match users {
-        true => by_users(&server, &model, layout, found.batch)
-            .map_err(|refusal| NotPredicted::because(refusal.to_string()))?,
-        false => (found.latency_s, found.ttft_s, found.tpot_s),
-    };
-    Ok(Prediction::Served(Served {
-        batch: found.batch as f64,
-        prompt: prompt as f64,
-        generated: generated as f64,
-        phase,
-        latency,
-        first,
-        token,
-        bytes: found.memory.total(),
-    }))
+    let on_all_cores = on_mesh.is_empty();
+    Ok(Run { server, model, layout, on_all_cores, found })
 }
 
 /// Requests that each user of a run sends, of which the first and the last do not count: users begin and end together.

@@ -93,9 +93,6 @@ pub enum Phase {
 /// Tokens that one sequence is taken to have read where that is not stated.
 const SHORT_CONTEXT: u64 = 128;
 
-/// Share of a memory that a server's weights and caches may take, as servers have it by default.
-const SERVED_SHARE: f64 = 0.9;
-
 /// What is said of an execution with degrees that follow from nothing.
 const DEGREES_OPEN: &str = "the degrees of parallelism are not stated";
 
@@ -120,8 +117,6 @@ pub struct Point {
     pub assumed: Vec<String>,
     /// Why it cannot be predicted by anyone: what the source does not state.
     pub incomplete: Option<String>,
-    /// Whether its chip is the one with the larger memory, where its name is that of two.
-    pub larger_memory: bool,
     /// What the runs of its source were.
     pub source: Option<&'static Source>,
 }
@@ -306,12 +301,7 @@ impl Point {
             // A token of a sample sees half of it on average.
             model.window = Some((attended / 2).max(1));
         }
-        let larger = of_two_memories(&row, &notes, &task, model.as_ref().zip(execution.as_ref()));
-        assumed.extend(
-            larger.map(|memory| format!("chips with {} GB: what is served fills the others", (memory / 1e9).round())),
-        );
-        let larger_memory = larger.is_some();
-        Self { row, notes, task, class, model, graph, execution, assumed, incomplete, larger_memory, source }
+        Self { row, notes, task, class, model, graph, execution, assumed, incomplete, source }
     }
 
     /// Whether whole layers are computed again.
@@ -342,19 +332,6 @@ impl Point {
             _ => DataType::Bf16,
         }
     }
-}
-
-/// Bytes of the larger of two memories that a chip of this name comes with, where weights, and keys and values of what is served at once, leave no room in the smaller.
-fn of_two_memories(row: &Row, notes: &Notes, task: &Task, run: Option<(&LanguageModel, &Execution)>) -> Option<f64> {
-    let (Task::Inference { prompt, generated, .. }, Some((model, e))) = (task, run) else { return None };
-    let listed = accelerators::known(&row.accelerator)?;
-    let [small, large] = [&listed.memory, listed.bench_memory.as_ref()?].map(|memory| memory.0.capacity.map(|c| c.0));
-    // Where servers let sequences wait one alone must fit.
-    let at_once = row.global_batch.filter(|_| notes.one_batch);
-    let sequences = at_once.map_or(1.0, |batch| batch as f64 / e.dp as f64);
-    let kept = sequences * (prompt + generated) as f64 * model.cache_bytes_per_token();
-    let each = (model.parameters().total() * model.types.weights.bytes() + kept) / (e.tp * e.pp) as f64;
-    large.filter(|_| each > SERVED_SHARE * small.unwrap_or(f64::INFINITY))
 }
 
 fn task(row: &Row, notes: &Notes) -> Task {
@@ -388,11 +365,10 @@ fn task(row: &Row, notes: &Notes) -> Task {
         }
         _ => {}
     }
-    if let Some(kind) = ["all-reduce ", "all-gather ", "reduce-scatter "].iter().find(|kind| lower.starts_with(**kind))
-    {
+    if let Some(kind) = row.collective() {
         let bytes = lower.split_whitespace().find_map(|word| word.parse::<f64>().ok()).filter(|bytes| *bytes > 0.0);
         return match bytes {
-            Some(bytes) if *kind == "all-reduce " => Task::AllReduce { bytes },
+            Some(bytes) if kind == "all-reduce " => Task::AllReduce { bytes },
             Some(bytes) => Task::Gather { bytes },
             None => other("the size of the collective is not stated"),
         };

@@ -69,11 +69,15 @@ pub struct Row {
 }
 
 impl Row {
+    /// Which collective its words say was run by itself.
+    pub fn collective(&self) -> Option<&'static str> {
+        let workload = self.workload.to_ascii_lowercase();
+        ["all-reduce ", "all-gather ", "reduce-scatter "].into_iter().find(|kind| workload.starts_with(kind))
+    }
+
     /// Whether what was run is a collective by itself.
     pub fn is_collective(&self) -> bool {
-        let workload = self.workload.to_ascii_lowercase();
-        self.metric == Metric::AllReduceBus
-            || ["all-reduce", "all-gather", "reduce-scatter"].iter().any(|kind| workload.starts_with(kind))
+        self.metric == Metric::AllReduceBus || self.collective().is_some()
     }
 }
 

@@ -95,9 +95,12 @@ pub fn score(points: Vec<Point>, refused: Vec<Refused>, predictor: &dyn Predicto
     Scores { outcomes, classes, refused }
 }
 
-fn outcome(point: Point, predictor: &dyn Predictor) -> Outcome {
+fn outcome(mut point: Point, predictor: &dyn Predictor) -> Outcome {
     let predicted = predict(&point, predictor);
     let software = if predicted.is_ok() { predictor.software(&point) } else { None };
+    if predicted.is_ok() {
+        point.assumed.extend(predictor.assumed(&point));
+    }
     Outcome { predicted, software, point }
 }
 

@@ -180,3 +180,104 @@ fn hpl_points_of_ones_own_are_read_from_their_columns() {
         assert!(found(id).to_string().contains(word), "{}", found(id));
     }
 }
+
+/// What rows say of themselves beside their columns: a batch that ran at once, a model of another size, words multiplied with all their bits, whose library a collective was, and a
+/// context that nobody states.
+#[test]
+fn rows_are_read_as_they_are_meant() {
+    let scratch = Scratch::new("validate-meant");
+    // (what was run, the batch, the chip, chips, the metric, notes)
+    let rows = [
+        (
+            "at-once",
+            "LLM inference LLaMA 7B",
+            "60",
+            "A100",
+            1,
+            "output_tokens_per_s",
+            "FP16; static batch; input 128 / output 2048 tokens",
+        ),
+        (
+            "waits",
+            "LLM inference LLaMA 7B",
+            "60",
+            "A100",
+            1,
+            "output_tokens_per_s",
+            "FP16; input 128 / output 2048 tokens",
+        ),
+        (
+            "of-80",
+            "LLM inference LLaMA 7B",
+            "60",
+            "A100-80GB",
+            1,
+            "output_tokens_per_s",
+            "FP16; static batch; input 128 / output 2048 tokens",
+        ),
+        (
+            "too-large",
+            "LLM inference LLaMA 70B",
+            "1",
+            "A100",
+            2,
+            "output_tokens_per_s",
+            "FP16; input 128 / output 128 tokens",
+        ),
+        (
+            "lite",
+            "DeepSeek-V3 16B MoE inference",
+            "1",
+            "H100",
+            1,
+            "output_tokens_per_s",
+            "BF16; input 128 / output 128 tokens",
+        ),
+        (
+            "unknown",
+            "Llama-3 30B inference",
+            "1",
+            "H100",
+            1,
+            "output_tokens_per_s",
+            "BF16; input 128 / output 128 tokens",
+        ),
+        ("exact", "FP32 GEMM M=8192 N=8192 K=8192", "", "H100", 1, "tflops_per_chip", "FP32"),
+        ("rounded", "FP32 GEMM M=8192 N=8192 K=8192", "", "H100", 1, "tflops_per_chip", "TF32"),
+        ("library", "all-reduce 1073741824 B", "", "H100", 8, "busbw", "torch.distributed NCCL 2.20 all_reduce"),
+        ("tests", "all-reduce 1073741824 B", "", "H100", 8, "busbw", "nccl-tests"),
+        (
+            "context",
+            "LLM inference Llama2-7B decode",
+            "1",
+            "RTX 4090",
+            1,
+            "tokens_per_s",
+            "weights 4-bit; computes FP16",
+        ),
+    ];
+    let mut file = String::from("id,workload,global_batch,accelerator,chips,metric,value,unit,source,notes\n");
+    for (id, workload, batch, chip, chips, metric, notes) in rows {
+        let unit = match metric {
+            "busbw" => "GB/s",
+            "tflops_per_chip" => "TFLOP/s",
+            _ => "tok/s",
+        };
+        file.push_str(&format!("{id},{workload},{batch},{chip},{chips},{metric},50,{unit},a test,\"{notes}\"\n"));
+    }
+    let points = scratch.write("p.csv", &file);
+    let output = flowspace(&["validate", "--points", &points, "--format", "json"]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+    let row = |id: &str| json["rows"].as_array().unwrap().iter().find(|row| row["id"] == id).unwrap();
+    let predicted = |id: &str| row(id)["predicted"].as_f64().unwrap_or_else(|| panic!("{:#}", row(id)));
+    let assumed = |id: &str| row(id)["assumed"].to_string();
+    let larger = |id: &str| assumed(id).contains("chips with 86 GB: what is served fills the others");
+    assert!(larger("at-once") && larger("too-large") && !larger("waits") && !larger("of-80"));
+    assert_eq!(predicted("at-once"), predicted("of-80"));
+    assert!(predicted("waits") < predicted("at-once"));
+    assert!(assumed("lite").contains("sizes of DeepSeek-V2-Lite"), "{}", assumed("lite"));
+    assert!(row("unknown")["predicted"].is_null(), "{:#}", row("unknown"));
+    assert!(predicted("exact") < 67.0 && predicted("rounded") > 200.0);
+    assert_eq!(predicted("library"), predicted("tests"));
+    assert!(assumed("context").contains("a context of 128 tokens"));
+}

@@ -287,8 +287,12 @@ impl<'a> Steps<'a> {
     fn attention_of_steps(&self, rows: f64, context: f64, cached: f64) -> Kernel {
         let by = |heads| self.attention_of_steps_by(heads, (rows, context, cached));
         let own = self.server.serving.cache_heads.filter(|_| self.model.latent_attention.is_none());
-        let (known, shared) = (by(own), by(None));
-        if self.server.machine.ideal && shared.seconds <= known.seconds { shared } else { known }
+        let known = by(own);
+        if own.is_none() || !self.server.machine.ideal {
+            return known;
+        }
+        let shared = by(None);
+        if shared.seconds <= known.seconds { shared } else { known }
     }
 
     /// The same where query heads read keys and values by themselves by such kernels; `None`: once for all of them.
