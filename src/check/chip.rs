@@ -93,8 +93,8 @@ impl Derivation<'_> {
         let tensor = &self.w.tensors[id];
         let made =
             tensor.producer.map_or(Layout::Replicated, |p| produced(self.d.sharding[p], self.system.model.layouts));
-        self.system.model.crossing_buffers as f64
-            * tensor_bytes(tensor, made, self.tp, self.tiling(), self.w.word_bytes).1
+        let (whole, tile) = tensor_bytes(tensor, made, self.tp, self.tiling(), self.w.word_bytes);
+        if self.is_added_up(tensor) { whole } else { self.system.model.crossing_buffers as f64 * tile }
     }
 
     /// Seconds of arithmetic of a partition. Shared cores: starting from the fewest, the slowest kernel gets its next

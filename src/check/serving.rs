@@ -285,7 +285,7 @@ impl<'a> Served<'a> {
     /// A wave of `n` sequences, in so many microbatches.
     fn wave(&self, n: u64, together: u64, count: u64) -> Wave {
         let (model, s) = (self.model, &self.serving);
-        let (pp, tp) = (self.layout.pp as f64, self.layout.tp as f64);
+        let tp = self.layout.tp as f64;
         let each = n as f64 / count as f64;
         // Replicas with as many sequences as this one among those with the other experts.
         let ep = self.layout.ep as f64;
@@ -293,14 +293,15 @@ impl<'a> Served<'a> {
         // Of every microbatch as many passes of as many sequences.
         let pass_of = |peers: f64, passes: f64, sequences: f64, tokens: u64, work| {
             let (rows, head) = (sequences * tokens as f64, self.head(sequences));
-            let (mut stages, hand_over) = (self.stages((rows, peers), work), self.hand_over(rows));
+            let (mut stages, hand_overs) = (self.stages((rows, peers), work), self.hand_overs(rows));
             if let Some(last) = stages.last_mut() {
                 *last = sum(&[*last, Call { times: 1.0, ..head }]);
             }
-            let of_stages: Vec<f64> = stages.iter().map(|s| passes * (s.seconds + hand_over.seconds)).collect();
+            let both = stages.iter().zip(&hand_overs);
+            let of_stages: Vec<f64> = both.map(|(s, hop)| passes * (s.seconds + hop.seconds)).collect();
             let seconds = self.through(count, &of_stages);
             let of = |times: f64, call: Call| Call { times: times * passes * count as f64 * tp, ..call };
-            (seconds, sum(&[of(1.0, sum(&stages)), of(pp - 1.0, hand_over)]))
+            (seconds, sum(&[of(1.0, sum(&stages)), of(1.0, sum(&hand_overs[..hand_overs.len() - 1]))]))
         };
         // Times are of the tokens that meet on a chip; what is used, of those of this replica, wherever they go.
         let pass = |passes: f64, sequences: f64, tokens: u64, work| {

@@ -148,9 +148,18 @@ impl Derivation<'_> {
 
     /// Whether a reader needs an operand whole before it can begin.
     fn needs_whole(&self, u: &Use, on_chip: bool) -> bool {
+        let streamed = self.w.kernels[u.kernel].streamed();
         self.system.model.stationary_operands == Charge::Charged
-            && self.w.kernels[u.kernel].tiled == Axis::N
-            && if on_chip { u.slot.is_whole_on_chip() } else { u.slot.is_stationary() }
+            && match on_chip {
+                true => u.slot.is_whole_on_chip(streamed),
+                false => streamed == Axis::N && u.slot.is_stationary(),
+            }
+    }
+
+    /// Whether a tensor is added up over a sample, so that all of it lies in the SRAM until it is there.
+    pub(super) fn is_added_up(&self, tensor: &Tensor) -> bool {
+        self.system.model.stationary_operands == Charge::Charged
+            && tensor.producer.is_some_and(|p| self.w.kernels[p].accumulates)
     }
 
     /// When the last kernel of a partition begins after the first, as a part of its pass: found by letting each reader wait for what it
@@ -196,7 +205,7 @@ impl Derivation<'_> {
         let tensor = &self.w.tensors[id];
         let (whole, tile) =
             tensor_bytes(tensor, self.read_layout(tensor, u), self.tp, self.tiling(), self.w.word_bytes);
-        let stationary = self.needs_whole(u, on_chip);
+        let stationary = self.needs_whole(u, on_chip) || (on_chip && self.is_added_up(tensor));
         let depth = if on_chip {
             levels[u.kernel].abs_diff(tensor.producer.map_or(0, |p| levels[p])) as f64 + 1.0
         } else {

@@ -55,7 +55,7 @@ pub struct BlockPass {
     pub recompute: f64,
     /// Communication, all passes.
     pub exposed: Exposed,
-    /// Of the forward pass, seconds in which tensor, context and expert parallelism keep their links busy.
+    /// Of the forward pass, seconds in which the bytes of tensor, context and expert parallelism keep their links busy: hops leave them free.
     pub forward_busy: [f64; 3],
     /// The same of the backward pass.
     pub backward_busy: [f64; 3],

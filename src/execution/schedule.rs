@@ -51,7 +51,7 @@ impl StageKind {
         self.plain + self.experts
     }
 
-    /// Seconds in which collectives inside its passes keep links busy: of its blocks, a pass of each.
+    /// Seconds in which bytes of collectives inside its passes keep links busy: of its blocks, a pass of each.
     pub fn busy(&self, block: &Blocks, of: impl Fn(&BlockPass) -> [f64; 3]) -> [f64; 3] {
         [0, 1, 2].map(|i| self.sum(block, |p| of(p)[i]))
     }
@@ -404,7 +404,7 @@ impl Pipeline<'_> {
         StageTime { total, hop, weight, forward, backward, dp, hidden, offload }
     }
 
-    /// Seconds in which collectives inside a stage's forward and backward pass keep links busy.
+    /// Seconds in which bytes of collectives inside a stage's forward and backward pass keep links busy.
     fn busy(&self, s: &StageKind) -> [[f64; 3]; 2] {
         [s.busy(self.block, |p| p.forward_busy), s.busy(self.block, |p| p.backward_busy)]
     }

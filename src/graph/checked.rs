@@ -1,7 +1,7 @@
 //! The checks of a graph: sizes, phases, blocks, and a topological order.
 
 use super::Workload;
-use super::kernel::{Kernel, Op, Phase};
+use super::kernel::{Axis, Kernel, Op, Phase};
 use super::tensor::{Slot, operand_size};
 use std::collections::{HashMap, HashSet};
 
@@ -84,6 +84,12 @@ impl Workload {
         }
         errors.extend(self.phase_fault());
         errors.extend(self.chain_faults());
+        for tensor in &self.tensors {
+            for u in tensor.consumers.iter().filter(|u| u.slot == Slot::RhsT) {
+                let kernel = &mut self.kernels[u.kernel];
+                kernel.accumulates = kernel.is_gemm() && kernel.tiled == Axis::N;
+            }
+        }
         match self.topological_order() {
             Ok(order) => self.reorder(&order),
             Err(cycle) => errors.push(GraphError::Cycle(cycle)),

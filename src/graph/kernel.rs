@@ -100,6 +100,9 @@ pub struct Kernel {
     pub window: u64,
     /// Axis along which tiles are cut: `N`, or `K` for weight gradients.
     pub tiled: Axis,
+    /// Whether a product that is tiled along `N` meets tiles of its contraction one after the other, as its streamed operand comes transposed (the gradients of
+    /// keys and values): it adds its result up over a sample, like a weight gradient over a pass.
+    pub accumulates: bool,
     /// FLOP of one sample where the operation does not tell it (opaque kernels, scans, butterflies), else `None`.
     pub flop: Option<f64>,
     /// How often the lanes and stages go over the iteration space: cycles an element of an operation that needs several
@@ -145,6 +148,7 @@ impl Default for Kernel {
             shape: Shape { outer: 1, m: 1, k: 1, n: 1 },
             window: 1,
             tiled: Axis::N,
+            accumulates: false,
             flop: None,
             passes: 1,
             splits: 1,
@@ -164,6 +168,11 @@ impl Default for Kernel {
 }
 
 impl Kernel {
+    /// The axis whose tiles it meets one after the other.
+    pub fn streamed(&self) -> Axis {
+        if self.accumulates { Axis::K } else { self.tiled }
+    }
+
     /// FLOP of one sample, unsharded. GEMM: 2 outer m k n. Elementwise and norm: one an element (DFModel, model.md
     /// section 5: F = m n).
     pub fn flop(&self) -> f64 {

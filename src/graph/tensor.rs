@@ -1,6 +1,6 @@
 //! A tensor: who makes it, who reads it, and as which operand.
 
-use super::kernel::{Kernel, Op};
+use super::kernel::{Axis, Kernel, Op};
 use serde::Serialize;
 
 /// Which operand of a kernel a tensor is; it fixes which axes the tensor's rows and columns are.
@@ -37,10 +37,16 @@ impl Slot {
     pub fn is_stationary(self) -> bool {
         matches!(self, Slot::Lhs | Slot::LhsT)
     }
-    /// Whether a tensor that is passed on chip must be there whole: a stationary operand, or one that is read in another
-    /// order than it is made in (loaded from DRAM it comes tile by tile in the reader's order).
-    pub fn is_whole_on_chip(self) -> bool {
-        self.is_stationary() || self == Slot::Reshaped
+    /// Whether a tensor that is passed on chip must be there whole for a kernel that streams along an axis: a stationary operand, one of
+    /// another shape, or one whose columns lie along another axis, that is read in another order than it is made in (loaded from DRAM it comes
+    /// tile by tile in the reader's order).
+    pub fn is_whole_on_chip(self, streamed: Axis) -> bool {
+        match (self, streamed) {
+            (Slot::Reshaped | Slot::View | Slot::LhsT, _) => true,
+            (Slot::Lhs, along) => along == Axis::N,
+            (Slot::Rhs | Slot::RhsT, along) => (self == Slot::Rhs) == (along == Axis::K),
+            (Slot::Data | Slot::Shared | Slot::Aligned, _) => false,
+        }
     }
 }
 

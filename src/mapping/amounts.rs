@@ -437,6 +437,7 @@ fn network_and_tensors(
         }
 
         let whole = options.stationary_operands == Charge::Charged;
+        let added_up = whole && tensor.producer.is_some_and(|p| workload.kernels[p].accumulates);
         let mut store_bytes = stored_bytes(workload, cut, options, (id, &next[id]), made_bytes, samples);
         let uses: Vec<UseCost> = tensor
             .consumers
@@ -449,9 +450,10 @@ fn network_and_tensors(
                 };
                 let level = tensor.producer.map_or(0, |p| levels[p]);
                 let depth = levels[u.kernel].abs_diff(level) as f64 + 1.0;
-                let along_n = whole && consumer.tiled == crate::workload::Axis::N;
-                let stationary = along_n && u.slot.is_stationary();
-                let whole_on_chip = along_n && u.slot.is_whole_on_chip();
+                let streamed = consumer.streamed();
+                let stationary = whole && streamed == crate::workload::Axis::N && u.slot.is_stationary();
+                let needed_whole = whole && u.slot.is_whole_on_chip(streamed);
+                let whole_on_chip = needed_whole || added_up;
                 UseCost {
                     kernel: u.kernel,
                     // A reader of another phase loads what was stored and converts it then.
@@ -465,7 +467,7 @@ fn network_and_tensors(
                     lag: tensor
                         .producer
                         .filter(|_| fills)
-                        .map_or(0.0, |p| compute::lag(&workload.kernels[p], whole_on_chip, (bytes, tile), samples)),
+                        .map_or(0.0, |p| compute::lag(&workload.kernels[p], needed_whole, (bytes, tile), samples)),
                     own_part: compute::has_own_part(consumer, u.slot),
                 }
             })
@@ -480,7 +482,7 @@ fn network_and_tensors(
             producer: tensor.producer,
             output,
             store_bytes,
-            store_buffer: options.crossing_buffers as f64 * made_tile,
+            store_buffer: if added_up { made_bytes } else { options.crossing_buffers as f64 * made_tile },
             live_bytes,
             uses,
         };

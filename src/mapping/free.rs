@@ -49,7 +49,7 @@ use crate::model::memory::of_layer;
 use crate::model::ranks::Group;
 use crate::model::stages;
 use crate::plan::{Decisions, DimensionUse, Plan};
-use crate::system::options::Layouts;
+use crate::system::options::{Charge, Layouts};
 use crate::system::{Overlap, Software, System};
 use crate::workload::language::{LanguageModel, is_gathering, is_of_expert};
 use std::cell::{Cell, RefCell};
@@ -631,6 +631,14 @@ pub fn part(plan: &Plan, p: usize) -> Option<Part> {
     })
 }
 
+/// Seconds in which the bytes of each partition's collectives keep links busy: what they take without hops, in which a link is free for others.
+fn carried(plan: &Plan) -> Vec<f64> {
+    let mut system = plan.system.clone();
+    system.model.latencies = Charge::Ignored;
+    let figures = check::derive(&plan.workload, &system, &plan.decisions);
+    figures.map_or_else(|_| Vec::new(), |figures| figures.partitions.iter().map(|p| p.network_s).collect())
+}
+
 /// The passes of the blocks of a plan of one cut.
 pub fn passes(plan: &Plan) -> Blocks {
     let (w, d) = (&plan.workload, &plan.decisions);
@@ -639,6 +647,7 @@ pub fn passes(plan: &Plan) -> Blocks {
     let samples = w.micro_batch as f64;
     let mut out = Blocks::default();
     let mut live = vec![0.0f64; w.blocks.len()];
+    let carried = carried(plan);
     for (p, figures) in plan.figures.partitions.iter().enumerate() {
         let Some(part) = part(plan, p) else { continue };
         let kernels = part.seconds - part.waited;
@@ -656,7 +665,7 @@ pub fn passes(plan: &Plan) -> Blocks {
             pass.backward_pass += part.seconds;
         }
         let busy = if part.pass == Pass::Forward { &mut pass.forward_busy } else { &mut pass.backward_busy };
-        busy[0] += figures.network_s;
+        busy[0] += carried.get(p).copied().unwrap_or(figures.network_s);
         if part.pass == Pass::Weight {
             pass.weight += part.seconds;
         }

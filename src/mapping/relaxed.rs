@@ -463,10 +463,22 @@ fn arcs(
     Some((arcs, first))
 }
 
+/// A partition of kernels that others wait for.
+pub(super) struct Way {
+    /// The ideal that it ends at.
+    pub(super) to: usize,
+    /// How much later its last kernel begins than its first, as a part of the pass.
+    pub(super) lag: f64,
+    /// Its pace in seconds.
+    pub(super) pace: f64,
+    /// Its kernels.
+    pub(super) kernels: u128,
+}
+
 /// Partitions of the kernels that others wait for, of a graph or pass.
 pub(super) struct Ways {
-    /// The ideal that each ends at, how much later its last kernel begins than its first as a part of the pass, and its pace in seconds.
-    pub(super) ends: Vec<(usize, f64, f64)>,
+    /// The partitions.
+    pub(super) ends: Vec<Way>,
     /// Where those of each ideal begin.
     pub(super) first: Vec<usize>,
 }
@@ -475,7 +487,10 @@ pub(super) struct Ways {
 pub(super) fn ways(instance: &Instance, deadline: Deadline) -> Option<Ways> {
     let pooled = pooled(instance, 1, 0);
     let kept: Vec<usize> = (0..instance.kernels.len()).filter(|k| !pooled[*k]).collect();
-    let mut ends = Vec::new();
+    let mut ends: Vec<Way> = Vec::new();
+    if kept.last().is_some_and(|k| *k >= 128) {
+        return None;
+    }
     if kept.is_empty() {
         return Some(Ways { ends, first: vec![0] });
     }
@@ -483,10 +498,16 @@ pub(super) fn ways(instance: &Instance, deadline: Deadline) -> Option<Ways> {
     let ideals = Ideals::of(&backbone, MOST_IDEALS_AHEAD, deadline)?;
     let mut visit = |step: Step, _, cost: &PartitionCost| {
         let pace = combine(backbone.overlap, cost.compute_s, cost.dram_s, cost.network_s);
-        ends.push((step.to, cost.lag, pace));
+        ends.push(Way { to: step.to, lag: cost.lag, pace, kernels: 0 });
         (ends.len() <= MOST_ARCS_AHEAD).then_some(())
     };
     let first = each_partition(&backbone, &ideals, deadline, &mut visit)?;
+    let set =
+        |set: &[u64]| kept.iter().enumerate().filter(|(i, _)| has(set, *i)).fold(0, |all, (_, k)| all | (1u128 << k));
+    let sets: Vec<u128> = ideals.sets.iter().map(|own| set(own)).collect();
+    for (i, from) in sets.iter().enumerate() {
+        ends[first[i]..first[i + 1]].iter_mut().for_each(|way| way.kernels = sets[way.to] & !from);
+    }
     Some(Ways { ends, first })
 }
 

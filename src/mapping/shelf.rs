@@ -224,6 +224,7 @@ fn of_kernel(content: &mut Content, kernel: &Kernel) {
         shape,
         window,
         tiled,
+        accumulates,
         flop,
         passes,
         splits,
@@ -245,7 +246,7 @@ fn of_kernel(content: &mut Content, kernel: &Kernel) {
     shape.into_iter().chain(words).for_each(|x| content.whole(x));
     [*extra_dram_bytes, *cache_bytes].into_iter().for_each(|x| content.real(x));
     content.index(Some(*block));
-    [*lookup, *extra_dram_on_each, *outer_cut].into_iter().for_each(|x| content.flag(x));
+    [*lookup, *extra_dram_on_each, *outer_cut, *accumulates].into_iter().for_each(|x| content.flag(x));
     content.real(word.unwrap_or(0.0));
     content.flag(flop.is_some());
     content.real(flop.unwrap_or(0.0));

@@ -301,7 +301,7 @@ fn sends(d: &GroupDimension) -> f64 {
 }
 
 /// Seconds of an all-reduce (`halves` 2), or of an all-gather or reduce-scatter (1), as a library of collectives runs it: of a ring through all chips
-/// with the protocol of short or of long messages, and of a sum in the switch of the only box, the fastest.
+/// with the protocol of the shortest, of short or of long messages, and of a sum in the switch of the only box, the fastest.
 ///
 /// ```text
 /// bus    = min over dimensions of (chips inside it) x what a chip sends there
@@ -327,7 +327,43 @@ pub fn by_library(group: &[GroupDimension], library: &Collectives, halves: f64, 
     {
         best = best.min(library.long_start.0 + (1.0 + 1.0 / n) * bytes / (only.wire * share));
     }
-    best.max(library.least.0)
+    best.min(shortest(library, bytes) + steps).max(library.least.0)
+}
+
+/// Seconds of a message of a few kilobytes, whose words say themselves that they are there.
+fn shortest(library: &Collectives, bytes: f64) -> f64 {
+    library.shortest_rate.map_or(f64::INFINITY, |rate| library.least.0 + bytes / rate.0)
+}
+
+/// Seconds of an all-to-all of which each chip holds `bytes`, as a library of collectives runs it: messages straight from chip to chip with the protocol of short or of long ones,
+/// along every dimension at once.
+///
+/// ```text
+/// max over dimensions of (share of the chips that lie along it, and along none further out) x S / what a chip sends there
+/// ```
+pub fn all_to_all_by_library(group: &[GroupDimension], library: &Collectives, bytes: f64) -> f64 {
+    let n = ranks(group) as f64;
+    if n <= 1.0 || bytes <= 0.0 {
+        return 0.0;
+    }
+    let (mut slowest, mut hops, mut inside) = (0.0_f64, 0.0, 1.0);
+    for (i, d) in group.iter().enumerate() {
+        let reached = inside * d.size as f64;
+        let rate = if i > 0 { d.wire * library.outer_share.0 } else { sends(d) };
+        let over = if d.topology == Topology::Ring {
+            d.all_to_all_hops() / (d.size as f64 - 1.0) * d.size as f64
+        } else {
+            1.0
+        };
+        slowest = slowest.max((reached - inside) / n * over * bytes / rate);
+        if i > 0 {
+            hops += d.latency;
+        }
+        inside = reached;
+    }
+    let all = |start: f64, share: f64| start + slowest / share + hops;
+    let best = all(library.short_start.0, library.short_share.0).min(all(library.long_start.0, 1.0));
+    best.min(shortest(library, bytes) + hops).max(library.least.0)
 }
 
 /// The groups in which a kernel's own collectives run, each innermost dimension first.
@@ -536,6 +572,7 @@ mod tests {
     fn libraries_take_the_fastest_way() {
         let lib = Collectives {
             least: Seconds(1.0),
+            shortest_rate: None,
             short_start: Seconds(0.5),
             short_share: Fraction(0.01),
             long_start: Seconds(2.0),
@@ -555,6 +592,14 @@ mod tests {
         let two = [box_of(None), dimension(Topology::Switch, 2, 0.25)];
         near(by_library(&two, &lib, 2.0, 1e9, true), 2.0 + 2.0 * 15.0 / 16.0 * 0.01 + 4.0 * 0.25);
         assert_eq!(by_library(&[], &lib, 2.0, 1e9, true), 0.0);
+        // The shortest say themselves that they are there: a tenth of a second and 100 B at 1 kB/s.
+        let lib = Collectives { least: Seconds(0.1), shortest_rate: Some(crate::units::Bandwidth(1e3)), ..lib };
+        near(by_library(&[box_of(None)], &lib, 2.0, 100.0, true), 0.2);
+        near(by_library(&[box_of(None)], &lib, 2.0, 1e4, true), 0.5 + 2.0 * 7.0 / 8.0 * 1e-5);
+        // All to all: 7/8 of 1 GB at 100 GB/s in a box; of two boxes half of it over a chip's link between them, at 50 GB/s, and its hop.
+        near(all_to_all_by_library(&[box_of(None)], &lib, 8e9), 2.0 + 7.0 / 8.0 * 0.08);
+        near(all_to_all_by_library(&two, &lib, 8e9), 2.0 + 0.5 * 0.16 + 0.25);
+        assert_eq!(all_to_all_by_library(&[], &lib, 1e9), 0.0);
     }
 
     #[test]

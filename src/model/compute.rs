@@ -86,11 +86,11 @@ pub fn pieces(held: f64, room: f64, problems: u64) -> (u64, u64) {
 
 /// The part of a pass of so many samples by which a reader on the same chip begins after the kernel that makes its operand, which is
 /// cut into tiles of `tile` out of `bytes`: after the operand's first tile, or, where it must be there `whole` first, after a sample;
-/// after the whole pass where the producer is tiled along its contraction, for it adds up its result to the end.
+/// after a sample, too, where the producer adds its result up over one, and after the whole pass where it is tiled along its contraction and adds up to the end.
 pub fn lag(producer: &Kernel, whole: bool, (bytes, tile): (f64, f64), samples: f64) -> f64 {
     match producer.tiled {
         Axis::K => 1.0,
-        _ if whole || bytes <= tile => 1.0 / samples,
+        _ if whole || producer.accumulates || bytes <= tile => 1.0 / samples,
         _ => tile / (bytes * samples),
     }
 }

@@ -5,7 +5,9 @@ use crate::deadline::is_interrupted;
 use crate::execution::search::ROUNDING;
 use crate::execution::{Found, inference};
 use crate::mapping::request::{LeftOpen, MicroBatch, Objective, Passes, Record, Request};
+use crate::mapping::tiling::streamed_size;
 use crate::plan::Plan;
+use crate::system::options::TileCounts;
 use crate::system::{Software, Style, System};
 use crate::workload::Workload;
 
@@ -90,7 +92,16 @@ impl Space {
         }
         match request.tiles {
             Some(tiles) => given.push(format!("{tiles} tiles")),
-            None => over.push("tile counts".into()),
+            None => {
+                over.push("tile counts".into());
+                let streamed = streamed_size(workload);
+                if streamed > 1 && system.chip.0.pipelines_tiles() && system.model.tile_counts == TileCounts::Divisors {
+                    given.push(format!("tile counts that divide {streamed}"));
+                }
+            }
+        }
+        if workload.is_chain() && system.chip.0.pipelines_tiles() {
+            given.push("streamed weights".into());
         }
         match placed {
             0 => over.push("partitions".into()),
@@ -331,10 +342,16 @@ fn software(system: &System) -> String {
             format!("What the software takes: shardings, fusions and overlaps of {}.", stack.0.name)
         }
         (Software::Generic, _) => {
+            let whose = match system.chip.0.generic {
+                Some(_) => "which its file names",
+                None => "calibrated over several stacks",
+            };
+            let instead = match &system.stack {
+                Some(own) => format!("in place of the system's {}", own.0.name),
+                None => "the system names none".into(),
+            };
             let current = &system.chip.0.generic().0.name;
-            format!(
-                "What current software of this kind of chip takes (the stack {current} of the catalogue, calibrated over several); the system names none."
-            )
+            format!("What current software of this kind of chip takes ({current}, {whose}); {instead}.")
         }
         _ => {
             let of = "What ideal software takes: shardings, fusions and overlaps of a stack without cost.";
@@ -403,23 +420,21 @@ pub fn of_serving(
 pub fn serving_software(system: &System) -> String {
     const IDEAL: &str = "what ideal software takes, the best of what is known for this chip without host";
     let current = system.chip.0.serving();
-    let generic = current.is_some();
-    let current = current.map_or("", |stack| &stack.name);
-    let current = format!("current software of this kind of chip (the stack {current} of the catalogue)");
+    let current = current.map(|stack| format!("current software of this kind of chip ({})", stack.name));
     match (system.software(), &system.stack) {
         (Software::Ideal, _) => format!("Counted is {IDEAL}."),
-        (Software::Generic, _) if generic => format!("Counted is what {current} takes."),
-        (Software::Generic, _) => {
-            "Counted is what ideal software takes: none is calibrated for serving on this kind of chip.".into()
-        }
+        (Software::Generic, _) => match current {
+            Some(current) => format!("Counted is what {current} takes."),
+            None => "Counted is what ideal software takes: none is calibrated for serving on this kind of chip.".into(),
+        },
         (_, None) => format!("Counted is {IDEAL}: the system names none."),
         (_, Some(stack)) if stack.0.serving.is_some() => format!("Counted is what {} takes.", stack.0.name),
-        (_, Some(stack)) if generic => {
-            format!("Counted is what {current} takes: {} says nothing of serving.", stack.0.name)
-        }
-        (_, Some(stack)) => format!(
-            "Counted is what ideal software takes: {} says nothing of serving, and none is calibrated for it on this kind of chip.",
-            stack.0.name
-        ),
+        (_, Some(stack)) => match current {
+            Some(current) => format!("Counted is what {current} takes: {} says nothing of serving.", stack.0.name),
+            None => format!(
+                "Counted is what ideal software takes: {} says nothing of serving, and none is calibrated for it on this kind of chip.",
+                stack.0.name
+            ),
+        },
     }
 }

@@ -6,7 +6,7 @@ use crate::spec::{
     Node, Reader,
     read::{Fraction, Share},
 };
-use crate::units::{Bytes, Seconds};
+use crate::units::{Bandwidth, Bytes, Seconds};
 
 crate::choice! {
     /// How the cache of keys and values lies in memory.
@@ -52,6 +52,8 @@ crate::spec! {
     pub struct Collectives ("a library of collectives") {
         /// Time of any collective, however short.
         least: Seconds,
+        /// Bytes a second of the shortest messages, which take `least` before; left out: none is faster than a short one.
+        shortest_rate: Option<Bandwidth>,
         /// Time before the bytes of a short message.
         short_start: Seconds,
         /// Share of the bandwidth of long messages that short ones reach.
@@ -130,6 +132,8 @@ crate::spec! {
         kernel: Option<Seconds>,
         /// The same in the prompts' pass, where it is another: kernels that are not recorded and launched together.
         prompt_kernel: Option<Seconds>,
+        /// Time in which the host calls the kernels of a layer one by one, beside the chip: the longer of the two counts.
+        host_layer: Seconds = Seconds(0.0),
         /// Rate of products in the prompts' pass relative to that in a step.
         prompt_share: Fraction = Fraction(1.0),
         /// Bytes that norms, residuals and functions move over what each kernel's inputs and outputs hold; 0 where layers stay on chip.
@@ -253,6 +257,17 @@ impl Waiting {
 const BESIDE_SCORES: f64 = 512.0;
 
 impl CacheHeads {
+    /// Kernels that take no longer than either.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            few: self.few.max(other.few),
+            few_rate: self.few_rate.max(other.few_rate),
+            token: Seconds(self.token.0.min(other.token.0)),
+            unit_memory: Bytes(self.unit_memory.0.max(other.unit_memory.0)),
+            longest: self.longest.min(other.longest),
+        }
+    }
+
     /// Seconds in which the kernel for many takes `blocks` blocks through `context` tokens on `units` units, of a model whose longest context has so many tokens.
     pub fn many(&self, blocks: f64, context: f64, units: f64, longest: Option<u64>) -> f64 {
         let scores = 4.0 * longest.map_or(self.longest, |most| most.min(self.longest)) as f64;
@@ -268,6 +283,7 @@ impl Serving {
             layer_kernels: 8,
             kernel: None,
             prompt_kernel: None,
+            host_layer: Seconds(0.0),
             prompt_share: Fraction(1.0),
             elementwise: 1.0,
             head_share: Fraction(1.0),
@@ -331,10 +347,10 @@ impl Serving {
                     (Some(a), Some(b)) => Some(a.and(b)),
                     (a, b) => a.or(b),
                 },
-                cache_heads: [best.cache_heads, one.cache_heads]
-                    .into_iter()
-                    .flatten()
-                    .max_by(|a, b| a.few_rate.total_cmp(&b.few_rate)),
+                cache_heads: match (best.cache_heads, one.cache_heads) {
+                    (Some(a), Some(b)) => Some(a.and(b)),
+                    (a, b) => a.or(b),
+                },
                 ..best
             }
         })

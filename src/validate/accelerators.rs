@@ -24,7 +24,7 @@ crate::spec! {
         /// Its memory.
         memory: Ref<Memory>,
         /// Its memory where kernels were timed by themselves, and where what is served fills the other; left out: the same.
-        bench_memory: Option<Ref<Memory>>,
+        larger_memory: Option<Ref<Memory>>,
         /// Ranks that software sees in a chip (NeuronCores), by which some tables count degrees.
         ranks: u64 = 1,
         /// Chips of a box.
@@ -39,6 +39,8 @@ crate::spec! {
         efficiency: Fraction = Fraction(0.8),
         /// A chip's link to other boxes.
         outer: Option<Ref<Link>>,
+        /// Memory beside it that training may put states and activations in.
+        offload: Option<Ref<Memory>>,
         /// What it is taken to run where a row names nothing; left out: what current software of the chip does.
         stack: Option<Ref<Stack>>,
         /// What calls its operators one by one.
@@ -182,7 +184,7 @@ pub fn shipped() -> Result<&'static List, Problems> {
     LIST.get_or_init(|| from(Path::new(&path))).as_ref().map_err(Clone::clone)
 }
 
-/// The chip a measurement names.
+/// The chip a measurement names, with as much memory as the name says.
 pub fn known(name: &str) -> Option<&'static Listed> {
     let chips = &shipped().ok()?.chips;
     let of = |name: &str| {
@@ -190,10 +192,30 @@ pub fn known(name: &str) -> Option<&'static Listed> {
         let all = chips.iter().filter_map(|listed| Some((fits(listed)?, listed)));
         all.max_by_key(|(length, _)| *length).map(|(_, listed)| listed)
     };
-    of(name).or_else(|| {
+    let found = of(name).or_else(|| {
         let mut words = name.split_whitespace().skip_while(|word| MAKERS.contains(&plain(word).as_str())).peekable();
         words.peek()?;
         of(&words.collect::<Vec<_>>().join(" "))
+    })?;
+    let Some(stated) = gigabytes_in(name) else { return Some(found) };
+    let has = |listed: &&Listed| {
+        listed.memory.0.capacity.is_some_and(|bytes| (bytes.0 / 1e9 / stated - 1.0).abs() < SAME_MEMORY_WITHIN)
+    };
+    let link = |listed: &Listed| listed.link.as_ref().map(|link| link.0.name.clone());
+    let alike = |l: &&Listed| l.chip.0.name == found.chip.0.name && link(l) == link(found) && l.larger_memory.is_none();
+    Some(chips.iter().find(|l| has(l) && alike(l)).unwrap_or(found))
+}
+
+/// How far the gigabytes of a name, of ten or of two, may be off a memory's capacity.
+const SAME_MEMORY_WITHIN: f64 = 0.1;
+
+/// Gigabytes that a chip's name says it has: `A100-SXM4-40GB`, `A100 PCIe 40 GB`.
+fn gigabytes_in(name: &str) -> Option<f64> {
+    let lower = name.to_ascii_lowercase();
+    lower.match_indices("gb").find_map(|(at, _)| {
+        let before = lower[..at].trim_end();
+        let digits = before.len() - before.bytes().rev().take_while(u8::is_ascii_digit).count();
+        before[digits..].parse().ok().filter(|n: &f64| *n > 0.0)
     })
 }
 
@@ -270,13 +292,14 @@ fn plain(words: &str) -> String {
     words.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>().to_ascii_lowercase()
 }
 
-/// Peak of products in a type, FLOP/s; `None` where it is not known. 16-bit types stand for each other.
-pub fn peak(name: &str, precision: DataType) -> Option<f64> {
+/// Peak of products in a type, FLOP/s, of 32 bits with all of them where `exact`; `None` where it is not known. 16-bit types stand for each other.
+pub fn peak(name: &str, precision: DataType, exact: bool) -> Option<f64> {
     let chip = &known(name)?.chip.0;
     let kernels = chip.kernels.as_ref()?;
     let other = match precision {
         DataType::Fp16 => "bf16",
         DataType::Bf16 => "fp16",
+        DataType::Fp32 if exact => return kernels.peak_of("fp32_ieee").or_else(|| kernels.peak_of("fp32")),
         _ => return kernels.peak_of(precision.word()),
     };
     kernels.peak_of(precision.word()).or_else(|| kernels.peak_of(other))
@@ -368,8 +391,8 @@ mod tests {
             assert_eq!(known(name).map(|l| l.chip.0.name.as_str()), Some(ours), "{name}");
         }
         assert!(known("Abacus").is_none() && known("").is_none());
-        assert_eq!(peak("A100", DataType::Fp8), None);
-        assert_eq!(peak("H100", DataType::Bf16), Some(989.4e12));
+        assert_eq!(peak("A100", DataType::Fp8, false), None);
+        assert_eq!(peak("H100", DataType::Bf16, false), Some(989.4e12));
         assert_eq!(known("A100-40GB").unwrap().memory.0.capacity.unwrap().0, 40.0 * 1024f64.powi(3));
     }
 }

@@ -68,7 +68,8 @@ impl Class {
             (_, Metric::PeakMemory, _) => Self::PeakMemory,
             (.., Task::Memory) => Self::Memory,
             (.., Task::Hpl) => Self::Hpl,
-            (.., Task::AllReduce { .. } | Task::Gather { .. }) | (_, Metric::AllReduceBus, _) => Self::Collectives,
+            (.., Task::AllReduce { .. } | Task::Gather { .. } | Task::AllToAll { .. })
+            | (_, Metric::AllReduceBus, _) => Self::Collectives,
             (.., Task::Matmul { .. } | Task::BestMatmul { .. }) => Self::Products,
             (.., Task::Inference { .. } | Task::LayerKernel { .. }) => Self::InferenceKernels,
             (.., Task::Attention(_)) => Self::AttentionKernels,

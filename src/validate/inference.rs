@@ -58,17 +58,12 @@ fn bench(point: &Point) -> Result<Bench, NotPredicted> {
             listed.chip.0.name
         )));
     }
-    let memory = listed.bench_memory.as_ref().unwrap_or(&listed.memory);
+    let memory = listed.larger_memory.as_ref().unwrap_or(&listed.memory);
     let chips = point.row.chips.unwrap_or(1);
     let operators = accelerators::software(&point.row, &listed.chip.0.name).filter(|s| s.0.operators.is_some());
     let system = boxes::system(listed, memory, operators.or(listed.operators.as_ref()), chips).map_err(NotPredicted)?;
     let bench = Bench::new(&system).map_err(NotPredicted)?;
-    // Frameworks multiply words of 32 bits with all their bits unless they are told otherwise.
-    let rounds = || {
-        let texts = [&point.row.workload, &point.row.notes];
-        texts.iter().any(|text| text.to_ascii_lowercase().contains("tf32"))
-    };
-    let is_exact = matches!(point.task, Task::Matmul { precision: DataType::Fp32, .. }) && !rounds();
+    let is_exact = matches!(point.task, Task::Matmul { exact: true, .. } | Task::BestMatmul { exact: true, .. });
     let bench = if is_exact { bench.exact() } else { bench };
     Ok(if point.source.is_some_and(|source| source.profiled) { bench.profiled(&system) } else { bench })
 }
@@ -104,7 +99,7 @@ pub fn product(point: &Point) -> Result<Prediction, NotPredicted> {
             };
             bench.operator(&operator, *precision).map(Prediction::Seconds).map_err(NotPredicted)
         }
-        (Task::BestMatmul { precision, shape }, _) => {
+        (Task::BestMatmul { precision, shape, .. }, _) => {
             bench.best_product(*precision, *shape).map(Prediction::InRowsQuantity).map_err(NotPredicted)
         }
         _ => Err(NotPredicted::because("no matrix product")),
@@ -191,19 +186,17 @@ struct Run {
     found: inference::Prediction,
 }
 
-/// The memory that a point's chips have, of those that come under its name: the larger one where what was served had no room in the other.
-fn memory_of(point: &Point, listed: &'static Listed) -> &'static Ref<Memory> {
-    let ran = |memory| run(point, listed, memory).is_ok_and(|run| run.found.waves == 1 || !point.notes.one_batch);
-    let larger = listed.bench_memory.as_ref().filter(|larger| !ran(&listed.memory) && ran(larger));
-    larger.unwrap_or(&listed.memory)
-}
-
-/// What is assumed of a point's chips beside what [`Point::assumed`] says.
-pub fn assumed(point: &Point) -> Option<String> {
-    let listed = known(point)?;
-    let memory = memory_of(point, listed);
-    let bytes = memory.0.capacity.filter(|_| !std::ptr::eq(memory, &listed.memory))?;
-    Some(format!("chips with {} GB: what is served fills the others", (bytes.0 / 1e9).round()))
+/// The batch on a point's chips with the memory that its name stands for: the larger one, and its bytes, where what was served had no room in the other.
+fn run_with_room(point: &Point, listed: &'static Listed) -> Result<(Run, Option<f64>), NotPredicted> {
+    let ran = |run: &Run| run.found.waves == 1 || !point.notes.one_batch;
+    let own = run(point, listed, &listed.memory);
+    let Some(larger) = listed.larger_memory.as_ref().filter(|_| !own.as_ref().is_ok_and(ran)) else {
+        return own.map(|run| (run, None));
+    };
+    match run(point, listed, larger) {
+        Ok(run) if ran(&run) => Ok((run, larger.0.capacity.map(|bytes| bytes.0))),
+        _ => own.map(|run| (run, None)),
+    }
 }
 
 /// A batch from the prompts to the last token; where the source states none, the one with the highest rate.
@@ -215,7 +208,7 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
     let Task::Inference { prompt, generated, phase } = point.task else {
         return Err(NotPredicted::because("no batch of sequences"));
     };
-    let Run { server, model, layout, on_all_cores, found } = run(point, listed, memory_of(point, listed))?;
+    let (Run { server, model, layout, on_all_cores, found }, larger_memory) = run_with_room(point, listed)?;
     // Users that each wait for an answer, as the source or the row's words say; the latter where requests come and go and there is time to follow them.
     let steps = found.batch.saturating_mul(generated).saturating_mul(ROUNDS as u64);
     let follows = unfit(&server, &model).is_none() && on_all_cores && steps <= MOST_STEPS;
@@ -235,6 +228,7 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
         first,
         token,
         bytes: found.memory.total(),
+        larger_memory,
     }))
 }
 

@@ -8,7 +8,6 @@
 //! **Leave one source out.** One factor of time is fitted (the median of measured over predicted) to the rows of all other sources of the class, and the
 //! rows of the source left out are predicted with it: what a calibration on the others would make of it.
 
-use super::accelerators;
 use super::metric::{self, Metric, error_pct};
 use super::point::{Point, Task};
 use super::score::Outcome;
@@ -28,7 +27,7 @@ fn sizes(point: &Point) -> [Option<f64>; 12] {
         Task::Inference { prompt, generated, .. } => {
             [Some((*prompt).max(1) as f64), Some((*generated).max(1) as f64), None]
         }
-        Task::AllReduce { bytes } | Task::Gather { bytes } => [Some(*bytes), None, None],
+        Task::AllReduce { bytes } | Task::Gather { bytes } | Task::AllToAll { bytes } => [Some(*bytes), None, None],
         _ => [None; 3],
     };
     let [a, b, c] = product;
@@ -49,7 +48,7 @@ fn distance(one: &Point, other: &Point) -> f64 {
 
 /// Seconds at the peak for what was timed, where its FLOP are counted.
 fn at_peak(point: &Point) -> Option<f64> {
-    let peak = accelerators::peak(&point.row.accelerator, point.published_precision())?;
+    let peak = point.published_peak()?;
     Some(metric::work(point).ok()? / peak / point.row.chips.unwrap_or(1) as f64)
 }
 

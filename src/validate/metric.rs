@@ -1,6 +1,5 @@
 //! What was measured and in which unit; and how a predicted time becomes such a figure.
 
-use super::accelerators::peak;
 use super::point::{Phase, Point, Task};
 use super::predict::Prediction;
 use super::sources::{self, Counted};
@@ -342,8 +341,7 @@ pub fn express(point: &Point, prediction: &Prediction) -> Result<f64, String> {
         }
         (Metric::FlopRate | Metric::ModelFlopRate, Prediction::Seconds(s)) => work(point)? / s / chips,
         (Metric::Mfu | Metric::Hfu | Metric::FractionOfPeak | Metric::LeastUtilization, Prediction::Seconds(s)) => {
-            let peak = peak(&row.accelerator, point.published_precision())
-                .ok_or_else(|| format!("no peak known of {:?}", row.accelerator))?;
+            let peak = point.published_peak().ok_or_else(|| format!("no peak known of {:?}", row.accelerator))?;
             work(point)? / s / chips / peak
         }
         (Metric::SequenceRate | Metric::SampleRate, Prediction::Seconds(s)) => {
@@ -353,7 +351,7 @@ pub fn express(point: &Point, prediction: &Prediction) -> Result<f64, String> {
         (Metric::ChipTokenRate, Prediction::Seconds(s)) => tokens(point)? / s / chips,
         (Metric::AllReduceBus, Prediction::Seconds(s)) => match point.task {
             Task::AllReduce { bytes } => 2.0 * (chips - 1.0) / chips * bytes / s,
-            Task::Gather { bytes } => (chips - 1.0) / chips * bytes / s,
+            Task::Gather { bytes } | Task::AllToAll { bytes } => (chips - 1.0) / chips * bytes / s,
             _ => return Err("no size of the all-reduce".into()),
         },
         (metric, prediction) => return Err(format!("{prediction:?} says nothing of {metric:?}")),
@@ -380,6 +378,8 @@ pub struct Served {
     pub token: f64,
     /// Bytes that the fullest chip holds.
     pub bytes: f64,
+    /// Bytes of the chips' memory, where it is the larger one of those that their name stands for.
+    pub larger_memory: Option<f64>,
 }
 
 impl Served {

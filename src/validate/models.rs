@@ -161,15 +161,17 @@ fn explained(
         return Ok(model);
     }
     let same = |m: &&LanguageModel| (m.layers, m.hidden, m.heads) == (model.layers, model.hidden, model.heads);
+    // Another model has its own layers and the row's vocabulary.
+    let as_stated = |found: &LanguageModel| LanguageModel { vocab: row.vocab.or(found.vocab), ..found.clone() };
     let named = named(row).filter(same).filter(|found| off(found) <= PARAMETERS_WITHIN);
     if named.is_none() && of_family && off(&model) <= PARAMETERS_WITHIN {
         return Ok(model);
     }
-    let nearest = catalogue_models().iter().filter(same).min_by(|a, b| off(a).total_cmp(&off(b)));
-    if let Some(found) = named.or(nearest.filter(|found| off(found) <= SAME_WITHIN)) {
+    let distance = |found: &LanguageModel| off(&as_stated(found));
+    let nearest = catalogue_models().iter().filter(same).min_by(|a, b| distance(a).total_cmp(&distance(b)));
+    if let Some(found) = named.or(nearest.filter(|found| distance(found) <= SAME_WITHIN)) {
         assumed.push(format!("layers as those of {}", found.name));
         return Ok(LanguageModel {
-            vocab: row.vocab.or(found.vocab),
             name: model.name,
             source: model.source,
             types: model.types,
@@ -179,7 +181,7 @@ fn explained(
             generated: model.generated,
             global_batch: model.global_batch,
             dropout: model.dropout && found.dropout,
-            ..found.clone()
+            ..as_stated(found)
         });
     }
     if off(&model) <= PARAMETERS_WITHIN {
@@ -241,7 +243,7 @@ fn named_and_layers(row: &Row) -> Option<(&'static LanguageModel, u64)> {
     }
 }
 
-/// Parameters that words name, in billions: `16B`, `124M`; not those of an expert (`8x7B`) or of a token (`A3B`).
+/// Parameters that words name, in billions: `16B`, `124M`; not those of an expert (`8x7B`) or of a token (`A3B`), nor tokens (`4M tokens`, `1M context`).
 fn billions_in(words: &str) -> Vec<f64> {
     let letters = words.as_bytes();
     let mut found = Vec::new();
@@ -258,7 +260,9 @@ fn billions_in(words: &str) -> Vec<f64> {
             _ => None,
         };
         let alone = |i: Option<usize>| i.and_then(|i| letters.get(i)).is_none_or(|l| !l.is_ascii_alphanumeric());
-        if let (Some(unit), true) = (unit, alone(begin.checked_sub(1)) && alone(Some(at + 1)))
+        let next = words.get(at + 1..).unwrap_or_default().split_whitespace().next().unwrap_or_default();
+        let of_tokens = OF_TOKENS.iter().any(|word| next.to_ascii_lowercase().starts_with(word));
+        if let (Some(unit), true) = (unit, alone(begin.checked_sub(1)) && alone(Some(at + 1)) && !of_tokens)
             && let Ok(number) = words[begin..at].parse::<f64>()
         {
             found.push(number * unit);
@@ -267,6 +271,9 @@ fn billions_in(words: &str) -> Vec<f64> {
     }
     found
 }
+
+/// What a number before is no model's.
+const OF_TOKENS: [&str; 5] = ["token", "context", "sequence", "batch", "bit"];
 
 /// The model of a row that names it: its sizes, the row's samples.
 fn of_named(

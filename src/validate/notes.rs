@@ -129,8 +129,7 @@ const AFTER_NUMBER: [(&str, Take); 1] = [(" KV heads", |n, v| n.kv_heads = Some(
 const SQUAD: u64 = 120;
 
 /// Phrases that say something by being there.
-const SAID: [(&str, Say); 25] = [
-    ("static batch", |n| n.one_batch = true),
+const SAID: [(&str, Say); 24] = [
     ("gptSessionBenchmark", |n| n.one_batch = true),
     ("SUSPECT", |n| n.doubted = true),
     ("loader-bound", |n| n.loader_bound = true),
@@ -173,7 +172,10 @@ const NARROW: [(&str, DataType); 9] = [
 ];
 
 /// What says of a clause that weights are kept in a type and multiplied in another.
-const WIDENED: [(&str, DataType); 23] = [
+const WIDENED: [(&str, DataType); 26] = [
+    ("GPTQ 8", DataType::Int8),
+    ("GPTQ-Int8", DataType::Int8),
+    ("GPTQ Int8", DataType::Int8),
     ("4-bit", DataType::Fp4),
     ("4bit", DataType::Fp4),
     ("4 bit", DataType::Fp4),
@@ -240,6 +242,7 @@ pub fn read(notes: &str, seq: Option<u64>, chips: Option<u64>) -> Notes {
             say(&mut facts);
         }
     }
+    facts.one_batch |= notes.split([';', ',']).any(|clause| clause.trim().starts_with("static batch"));
     // The last of the list that a clause names which is about nothing else is the type of the products.
     let mut computed = None;
     for clause in notes.split([';', ',']) {

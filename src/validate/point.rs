@@ -50,11 +50,15 @@ pub enum Task {
         stored: Option<(f64, [bool; 3])>,
         /// Type of its operands.
         precision: DataType,
+        /// Whether words of 32 bits are multiplied with all of them.
+        exact: bool,
     },
     /// The fastest matrix product on one chip.
     BestMatmul {
         /// Type of its operands.
         precision: DataType,
+        /// Whether words of 32 bits are multiplied with all of them.
+        exact: bool,
         /// Rows, columns and contracted size, where the source says them.
         shape: Option<(u64, u64, u64)>,
     },
@@ -68,6 +72,11 @@ pub enum Task {
     /// A reduce-scatter or an all-gather over all chips.
     Gather {
         /// Bytes of the whole tensor.
+        bytes: f64,
+    },
+    /// An all-to-all over all chips.
+    AllToAll {
+        /// Bytes of each chip.
         bytes: f64,
     },
     /// A run of HPL, with the row's sizes on the row's system.
@@ -149,8 +158,17 @@ impl Point {
             assumed.extend(row.seq.map(|tokens| format!("prompts of {tokens} tokens")));
         }
         // The rate of one sequence hardly hangs on what it has read: weights are read for each token.
-        let one = row.global_batch == Some(1) && row.workload.to_ascii_lowercase().ends_with(" decode");
-        if one && row.seq.is_none() && notes.prompt_and_generated.is_none() {
+        let of_tokens = phase(&row.workload.to_ascii_lowercase()) == Phase::Tokens
+            && matches!(
+                row.metric,
+                Metric::TokenTime
+                    | Metric::UserTokenRate
+                    | Metric::OutputRate
+                    | Metric::OutputChipRate
+                    | Metric::TokenRate
+                    | Metric::ChipTokenRate
+            );
+        if of_tokens && row.global_batch == Some(1) && row.seq.is_none() && notes.prompt_and_generated.is_none() {
             row.seq = Some(SHORT_CONTEXT);
             assumed.push(format!("a context of {SHORT_CONTEXT} tokens"));
         }
@@ -194,7 +212,7 @@ impl Point {
         }
         if task == Task::Training {
             let computes = source.and_then(|s| s.computes);
-            if let Some(narrow) = computes.filter(|t| accelerators::peak(&row.accelerator, *t).is_some())
+            if let Some(narrow) = computes.filter(|t| accelerators::peak(&row.accelerator, *t, false).is_some())
                 && notes.precision.is_none()
             {
                 notes.precision = Some(narrow);
@@ -325,35 +343,62 @@ impl Point {
         }
     }
 
-    /// The type whose peak a published share refers to: 16 bits, whatever the products ran in, unless the workload names another.
-    pub fn published_precision(&self) -> DataType {
-        match &self.task {
-            Task::Matmul { precision, .. } | Task::BestMatmul { precision, .. } => *precision,
-            _ => DataType::Bf16,
-        }
+    /// The peak that a published share refers to: of 16 bits, whatever the products ran in, unless the workload names another type. `None` where it is not known.
+    pub fn published_peak(&self) -> Option<f64> {
+        let (precision, exact) = match &self.task {
+            Task::Matmul { precision, exact, .. } | Task::BestMatmul { precision, exact, .. } => (*precision, *exact),
+            _ => (DataType::Bf16, false),
+        };
+        accelerators::peak(&self.row.accelerator, precision, exact)
     }
+}
+
+/// What of a batch of sequences a workload in small letters was timed for.
+fn phase(workload: &str) -> Phase {
+    let last = workload.split(" isl").next().unwrap_or_default().trim_end();
+    match () {
+        () if workload.contains("prefill") => Phase::Prompt,
+        () if last.ends_with(" decode") => Phase::Tokens,
+        () => Phase::Whole,
+    }
+}
+
+/// The type that a product multiplies, and whether words of 32 bits with all of them, as frameworks do unless they are told otherwise: by the first type that the workload (in small
+/// letters) names, else by the notes.
+fn multiplied(workload: &str, notes: &Notes, text: &str) -> (DataType, bool) {
+    // Passes of Tenstorrent's multiplier, by which its datasheet gives rates: one, two, four.
+    let passes = [("lofi", DataType::Fp4), ("hifi2", DataType::Fp8), ("hifi4", DataType::Fp16)];
+    let types = [
+        ("fp8", DataType::Fp8),
+        ("bf16", DataType::Bf16),
+        ("fp16", DataType::Fp16),
+        ("tf32", DataType::Fp32),
+        ("fp32", DataType::Fp32),
+    ];
+    let first = || types.iter().filter_map(|(word, t)| Some((workload.find(word)?, *t))).min_by_key(|(at, _)| *at);
+    let by_passes = passes.iter().find(|(word, _)| workload.contains(word)).map(|(_, t)| *t);
+    let named = by_passes.or(first().map(|(_, t)| t));
+    let denied = ["no ", "not ", "without", "off", "disabled", "false"];
+    let rounds = workload.contains("tf32")
+        || text
+            .to_ascii_lowercase()
+            .split([';', ','])
+            .any(|clause| clause.contains("tf32") && !denied.iter().any(|word| clause.contains(word)));
+    let precision = named.or(notes.precision).unwrap_or(DataType::Fp16);
+    (precision, precision == DataType::Fp32 && !rounds)
 }
 
 fn task(row: &Row, notes: &Notes) -> Task {
     let workload = row.workload.as_str();
     let lower = workload.to_ascii_lowercase();
-    let precision = || match () {
-        () if lower.contains("fp8") => DataType::Fp8,
-        // Passes of Tenstorrent's multiplier, by which its datasheet gives rates: one, two, four.
-        () if lower.contains("lofi") => DataType::Fp4,
-        () if lower.contains("hifi2") => DataType::Fp8,
-        () if lower.contains("hifi4") => DataType::Fp16,
-        () if lower.contains("bf16") => DataType::Bf16,
-        () if lower.contains("fp32") => DataType::Fp32,
-        () => notes.precision.unwrap_or(DataType::Fp16),
-    };
+    let (precision, exact) = multiplied(&lower, notes, &row.notes);
     let other = |reason: &str| Task::Other { reason: reason.into() };
     match &row.metric {
         Metric::ActivationMemory | Metric::StateMemory | Metric::Fits => return Task::Memory,
         Metric::HplRate => {
             return Task::Hpl;
         }
-        Metric::AllReduceBus if !lower.contains("all-gather") && !lower.contains("reduce-scatter") => {
+        Metric::AllReduceBus if row.collective().is_none_or(|kind| kind == "all-reduce ") => {
             let size = lower.strip_suffix(" b").and_then(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok());
             return match notes.payload.or(size).filter(|bytes| *bytes > 0.0) {
                 Some(bytes) => Task::AllReduce { bytes },
@@ -369,6 +414,7 @@ fn task(row: &Row, notes: &Notes) -> Task {
         let bytes = lower.split_whitespace().find_map(|word| word.parse::<f64>().ok()).filter(|bytes| *bytes > 0.0);
         return match bytes {
             Some(bytes) if kind == "all-reduce " => Task::AllReduce { bytes },
+            Some(bytes) if kind.starts_with("all-to-all") || kind.starts_with("alltoall") => Task::AllToAll { bytes },
             Some(bytes) => Task::Gather { bytes },
             None => other("the size of the collective is not stated"),
         };
@@ -380,10 +426,10 @@ fn task(row: &Row, notes: &Notes) -> Task {
         };
     }
     if let Some((m, n, k)) = of_shapes(workload) {
-        return Task::Matmul { groups: 1, m, n, k, precision: precision(), stored: None };
+        return Task::Matmul { groups: 1, m, n, k, precision, exact, stored: None };
     }
     if lower.contains("best-shape matmul") || lower.contains("gemm best size") {
-        return Task::BestMatmul { precision: precision(), shape: notes.product };
+        return Task::BestMatmul { precision, exact, shape: notes.product };
     }
     let product = ["m=", "n=", "k="].iter().all(|size| lower.contains(size));
     if lower.starts_with("matmul") || product {
@@ -392,17 +438,12 @@ fn task(row: &Row, notes: &Notes) -> Task {
         let Some(groups) = groups else { return other("the number of its groups of products is not stated") };
         return match (size("m="), size("n="), size("k=")) {
             (Some(m), Some(n), Some(k)) if m.min(n).min(k) > 0 => {
-                Task::Matmul { groups, m, n, k, precision: precision(), stored: stored(&lower, &row.notes) }
+                Task::Matmul { groups, m, n, k, precision, exact, stored: stored(&lower, &row.notes) }
             }
             _ => other("a matrix product of many sizes, of which the source gives the least share of the peak"),
         };
     }
-    let last = lower.split(" isl").next().unwrap_or_default().trim_end();
-    let phase = match () {
-        () if lower.contains("prefill") => Phase::Prompt,
-        () if last.ends_with(" decode") => Phase::Tokens,
-        () => Phase::Whole,
-    };
+    let phase = phase(&lower);
     let of_tokens = matches!(
         row.metric,
         Metric::FirstToken | Metric::TokenTime | Metric::UserTokenRate | Metric::OutputRate | Metric::OutputChipRate

@@ -42,11 +42,6 @@ pub trait Predictor: Sync {
     /// [`NotPredicted`] with the reason.
     fn predict(&self, point: &Point) -> Result<Prediction, NotPredicted>;
 
-    /// What is assumed of a point for its prediction that its statement alone does not tell.
-    fn assumed(&self, _: &Point) -> Option<String> {
-        None
-    }
-
     /// The software that it is predicted with: that which the row or its source names, or what is taken where they name none.
     fn software(&self, _: &Point) -> Option<String> {
         None
@@ -74,13 +69,10 @@ impl Predictor for Models {
             Task::Attention(core) => inference::attention(point, core),
             Task::LayerKernel { name, decode_after } => inference::layer_kernel(point, name, *decode_after),
             Task::AllReduce { bytes } => inference::collective(point, Traffic::AllReduce, *bytes),
+            Task::AllToAll { bytes } => inference::collective(point, Traffic::AllToAll, *bytes),
             Task::Gather { bytes } => inference::collective(point, Traffic::Gather, *bytes),
             Task::Other { reason } => Err(NotPredicted::because(reason.clone())),
         }
-    }
-
-    fn assumed(&self, point: &Point) -> Option<String> {
-        matches!(point.task, Task::Inference { .. }).then(|| inference::assumed(point)).flatten()
     }
 
     fn software(&self, point: &Point) -> Option<String> {

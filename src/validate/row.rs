@@ -72,7 +72,9 @@ impl Row {
     /// Which collective its words say was run by itself.
     pub fn collective(&self) -> Option<&'static str> {
         let workload = self.workload.to_ascii_lowercase();
-        ["all-reduce ", "all-gather ", "reduce-scatter "].into_iter().find(|kind| workload.starts_with(kind))
+        ["all-reduce ", "all-gather ", "reduce-scatter ", "all-to-all ", "alltoall "]
+            .into_iter()
+            .find(|kind| workload.starts_with(kind))
     }
 
     /// Whether what was run is a collective by itself.

@@ -3,9 +3,9 @@
 use super::bounds::Bounds;
 use super::class::Class;
 use super::lookup;
-use super::metric::{error_pct, express};
+use super::metric::{Served, error_pct, express};
 use super::point::Point;
-use super::predict::{NotPredicted, Predictor};
+use super::predict::{NotPredicted, Prediction, Predictor};
 use super::read::Refused;
 use crate::units::median;
 use rayon::prelude::*;
@@ -96,20 +96,20 @@ pub fn score(points: Vec<Point>, refused: Vec<Refused>, predictor: &dyn Predicto
 }
 
 fn outcome(mut point: Point, predictor: &dyn Predictor) -> Outcome {
-    let predicted = predict(&point, predictor);
+    let predicted = predict(&mut point, predictor);
     let software = if predicted.is_ok() { predictor.software(&point) } else { None };
-    if predicted.is_ok() {
-        point.assumed.extend(predictor.assumed(&point));
-    }
     Outcome { predicted, software, point }
 }
 
-fn predict(point: &Point, predictor: &dyn Predictor) -> Result<(f64, f64), NotPredicted> {
+fn predict(point: &mut Point, predictor: &dyn Predictor) -> Result<(f64, f64), NotPredicted> {
     if let Some(reason) = &point.incomplete {
         return Err(NotPredicted::because(reason.clone()));
     }
     let prediction = predictor.predict(point)?;
     let value = express(point, &prediction).map_err(NotPredicted)?;
+    if let Prediction::Served(Served { larger_memory: Some(bytes), .. }) = prediction {
+        point.assumed.push(format!("chips with {} GB: what is served fills the others", (bytes / 1e9).round()));
+    }
     let error = error_pct(&point.row.metric, point.row.value, value);
     if error.is_finite() { Ok((value, error)) } else { Err(NotPredicted::because("the predicted figure is no number")) }
 }

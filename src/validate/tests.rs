@@ -79,6 +79,7 @@ fn times_become_printed_rates() {
         first: 1.0,
         token: 0.0125,
         bytes: 1.0,
+        larger_memory: None,
     };
     within(express(&list[4], &Prediction::Served(served)).unwrap(), 2258.17, 1e-4);
     // 16 prompts of 1,024 tokens in a second, 16 tokens in 12.5 ms.
@@ -107,6 +108,7 @@ fn kernels_and_collectives_in_their_units() {
             n: 64,
             k: 12288,
             precision: crate::workload::language::DataType::Fp16,
+            exact: false,
             stored: None
         }
     );

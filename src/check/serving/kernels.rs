@@ -249,6 +249,8 @@ impl Served<'_> {
         let functions = (into + 1.0) * width;
         let channels = norms * h + model.qk_norm_width() as f64 / t + functions + copied;
         list.push(self.vector(rows * channels * 2.0 * word));
+        let on_chip: f64 = list.iter().map(|call| call.times * call.seconds).sum();
+        list.push(Self::waiting((s.host_layer.0 - on_chip).max(0.0)));
         list
     }
 
@@ -312,16 +314,32 @@ impl Served<'_> {
         sum(&list)
     }
 
-    pub(super) fn hand_over(&self, rows: f64) -> Call {
+    /// What each stage hands to the next, the last to the first: over the link between their chips, of which the outermost that differs counts.
+    pub(super) fn hand_overs(&self, rows: f64) -> Vec<Call> {
         let Layout { tp, pp, dp, .. } = self.layout;
         if pp == 1 {
-            return Call::default();
+            return vec![Call::default()];
         }
         let bytes = rows * self.model.hidden as f64 * self.model.types.activations.bytes();
-        let peers = Peers { chips: pp, apart: tp * dp, of: self.layout.chips() };
-        let group = self.machine.group(peers);
-        let seconds = self.machine.line(Traffic::Next, peers).at(bytes);
-        let link_j = group.iter().map(|d: &GroupDimension| bytes * d.byte_j).fold(0.0, f64::max);
-        Call { times: 1.0, seconds, link_j, ..Call::default() }
+        let group = self.machine.group(Peers { chips: pp, apart: tp * dp, of: self.layout.chips() });
+        let place = |stage: u64| -> Vec<u64> {
+            let mut inside = 1;
+            let digit = |d: &GroupDimension| {
+                let own = stage / inside % d.size;
+                inside *= d.size;
+                own
+            };
+            group.iter().map(digit).collect()
+        };
+        if group.is_empty() {
+            return vec![Call::default(); pp as usize];
+        }
+        let of = |stage: u64| {
+            let (from, to) = (place(stage), place((stage + 1) % pp));
+            let differ = (0..group.len()).rev().find(|i| from[*i] != to[*i]);
+            let d = &group[differ.unwrap_or_default()];
+            Call { times: 1.0, seconds: d.latency + bytes / d.bandwidth, link_j: bytes * d.byte_j, ..Call::default() }
+        };
+        (0..pp).map(of).collect()
     }
 }

@@ -139,23 +139,39 @@ impl Server {
         self.collective(Traffic::AllReduce, peers, bytes, true)
     }
 
-    /// Seconds of a collective: an all-reduce, or half of one; `switches`: whether a switch may add up.
+    /// Seconds of a collective: an all-reduce, half of one, or an all-to-all; `switches`: whether a switch may add up.
     pub fn collective(&self, traffic: Traffic, peers: Peers, bytes: f64, switches: bool) -> f64 {
         let halves = if traffic == Traffic::AllReduce { 2.0 } else { 1.0 };
         let by_links = || self.machine.line(traffic, peers).at(bytes) + self.serving.all_reduce.0;
         match &self.serving.collectives {
             Some(library) => {
-                let called = collective::by_library(&self.machine.group(peers), library, halves, bytes, switches);
+                let group = self.machine.group(peers);
+                let called = match traffic {
+                    Traffic::AllToAll => collective::all_to_all_by_library(&group, library, bytes),
+                    _ => collective::by_library(&group, library, halves, bytes, switches),
+                };
                 if self.machine.ideal { called.min(by_links()) } else { called }
             }
             None => by_links(),
         }
     }
 
-    /// Hand-over from a stage to the next, over the slowest link that two of them have between them.
-    pub fn hand_over(&self, layout: &Layout) -> Line {
+    /// Hand-overs from each stage to the next, of the last one to the first, each along the network's dimension that it goes on to: the first of which it is not the last place.
+    pub fn hand_overs(&self, layout: &Layout) -> Vec<Line> {
         let apart = layout.tp.saturating_mul(layout.dp);
-        self.machine.line(Traffic::Next, Peers { chips: layout.pp, apart, of: layout.chips() })
+        let group = self.machine.group(Peers { chips: layout.pp, apart, of: layout.chips() });
+        let Some((outermost, inner)) = group.split_last() else { return Vec::new() };
+        let of = |stage: u64| {
+            let mut place = stage;
+            let along = inner.iter().find(|d| {
+                let is_last = (place + 1).is_multiple_of(d.size);
+                place /= d.size;
+                !is_last
+            });
+            let d = along.unwrap_or(outermost);
+            Line { latency: d.latency, per_byte: 1.0 / d.bandwidth, byte_j: d.byte_j }
+        };
+        (0..layout.pp).map(of).collect()
     }
 
     /// Exchange of tokens among replicas that share experts.

@@ -8,7 +8,7 @@
 //! attention  prompt: 2 R seen (q + v) heads / t FLOP, one fused kernel; step: n x context x bytes of a token's keys and values
 //!            / B_cache, plus the same FLOP where they count more
 //! vector     elementwise x (6 R h + R x width of the perceptron x (3 gated, 2 plain) / t, with experts + 2 R top_k h) words in and out
-//! kernels    their number x time from one to the next, a kernel more for each norm beyond two
+//! kernels    their number x time from one to the next, a kernel more for each norm beyond two; what `host_layer` is longer than all of this is waited for besides
 //! mesh       of s x s cores: s x a in a step, s (h x b + s x c) in a prompt: signals that cross it (`serving.mesh`)
 //! network    2 all-reduces of R h words (one and one for each expert where these compute every token; the first of them none where attention and
 //!            perceptron begin with the same vectors); with experts divided among e replicas, two exchanges of R x top_k x h words
@@ -413,8 +413,9 @@ impl<'a> Steps<'a> {
             network,
             host: 0.0,
         };
+        let host = (server.serving.host_layer.0 - seconds.total()).max(0.0);
         let uses = weights.uses + attention.uses + vector.uses + Uses { link_j, ..Uses::default() };
-        Spent { seconds, uses }
+        Spent { seconds: Seconds { host, ..seconds }, uses }
     }
 
     /// Vector work that moves `bytes` where every kernel reads its inputs and writes its outputs once.
@@ -468,17 +469,21 @@ impl<'a> Steps<'a> {
     pub fn through(&self, (times, count): (f64, f64), (rows, chosen): (f64, f64), pass: Pass) -> Spent {
         // Where nobody's next word is chosen the head is not read.
         let head = if chosen > 0.0 { self.head(chosen) } else { Spent::default() };
-        let hand_over = self.hand_over(rows);
+        let (hops, link_j) = self.hand_overs(rows);
         // A microbatch's way through all stages, and the stage that it is longest on.
         let (mut way, mut slowest) = (Spent::default(), Seconds::default());
         for (kind, layers) in self.stages(rows, pass) {
-            let stage = layers.plus(&head.times(kind.head)).times(times);
-            let seconds = stage.seconds.plus(&hand_over.seconds.times(times));
-            way = way.plus(&Spent { seconds, ..stage }.times(kind.count));
+            let stage = layers.plus(&head.times(kind.head));
+            way = way.plus(&stage.times(kind.count));
+            let own = hops.iter().skip(kind.first as usize).take(kind.count as usize);
+            let seconds = stage.seconds.plus(&over_links(own.copied().fold(0.0, f64::max))).times(times);
             if seconds.total() > slowest.total() {
                 slowest = seconds;
             }
         }
+        way.seconds = way.seconds.plus(&over_links(hops.iter().sum()));
+        way.uses.link_j += link_j;
+        let way = way.times(times);
         let seconds = match pass {
             _ if !self.server.serving.overlapped_stages => way.seconds.times(count),
             _ if pass.of_prompts(rows) > 0.0 => way.seconds.plus(&slowest.times(count - 1.0)),
@@ -488,20 +493,21 @@ impl<'a> Steps<'a> {
             }
         };
         // Every microbatch goes through every stage once, however long stages wait.
-        let uses = way.uses + hand_over.uses.times(times * (self.layout.pp as f64 - 1.0));
-        Spent { seconds, uses: uses.times(count * self.layout.tp as f64) }
+        Spent { seconds, uses: way.uses.times(count * self.layout.tp as f64) }
     }
 
-    /// Hand-over of `rows` tokens to the next stage.
-    pub fn hand_over(&self, rows: f64) -> Spent {
+    /// Seconds of the hand-over of `rows` tokens from each stage to the next (of the last to the first), and joules of links between stages.
+    fn hand_overs(&self, rows: f64) -> (Vec<f64>, f64) {
         if self.layout.pp <= 1 {
-            return Spent::default();
+            return (Vec::new(), 0.0);
         }
         let bytes = rows * self.model.hidden as f64 * self.model.types.activations.bytes();
-        let line = self.server.hand_over(&self.layout);
-        Spent {
-            seconds: Seconds { network: line.at(bytes), ..Seconds::default() },
-            uses: Uses { link_j: line.joules(bytes), ..Uses::default() },
-        }
+        let lines = self.server.hand_overs(&self.layout);
+        let between = lines.split_last().map_or(0.0, |(_, others)| others.iter().map(|line| line.joules(bytes)).sum());
+        (lines.iter().map(|line| line.at(bytes)).collect(), between)
     }
+}
+
+fn over_links(network: f64) -> Seconds {
+    Seconds { network, ..Seconds::default() }
 }

@@ -59,7 +59,8 @@ pub(super) fn model(edits: &[(&str, &str)]) -> LanguageModel {
 
 pub(super) const ONE: Layout = Layout { tp: 1, pp: 1, dp: 1, ep: 1 };
 
-/// Four stages on two boxes of two: one hop in three goes between boxes, and all wait for it.
+/// Four stages on two boxes of two: two hand-overs in four go between boxes, that of the last stage to the first one of them. A prompt waits for all four; the pace of several is that of
+/// the slowest stage.
 #[test]
 fn stages_of_two_boxes_hand_over_between_them() {
     let two = "{size: 2, topology: switch, link: {name: l, source: 'assumed: test', bandwidth: 4 B/s, latency: 0.5 s, price: $1/(GB/s), power: 1 W/(GB/s)}}";
@@ -67,10 +68,13 @@ fn stages_of_two_boxes_hand_over_between_them() {
     let one = two.replace("size: 2, topology: switch", "size: 1");
     let of = |dimensions: &str| server(&[("topology: switch", "topology: custom"), (one.as_str(), dimensions)]);
     let layout = |pp| Layout { pp, ..ONE };
+    let at =
+        |server: &Server, pp| -> Vec<f64> { server.hand_overs(&layout(pp)).iter().map(|line| line.at(8.0)).collect() };
     let boxes = of(&format!("{two}, {slow}"));
-    close(boxes.hand_over(&layout(2)).at(8.0), 0.5 + 8.0 / 4.0);
-    close(boxes.hand_over(&layout(4)).at(8.0), 2.0 + 8.0);
-    close(of(&format!("{slow}, {two}")).hand_over(&layout(4)).at(8.0), 2.0 + 8.0);
+    let (inside, between) = (0.5 + 8.0 / 4.0, 2.0 + 8.0);
+    assert_eq!(at(&boxes, 2), [inside; 2]);
+    assert_eq!(at(&boxes, 4), [inside, between, inside, between]);
+    assert_eq!(at(&of(&format!("{slow}, {two}")), 4), [between, inside, between, inside]);
 }
 
 #[track_caller]

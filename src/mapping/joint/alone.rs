@@ -685,7 +685,7 @@ fn locals(relaxation: &Relaxation<'_>, root: &Open, tiles: u64) -> Vec<Vec<Optio
             let (mut buffer, mut load): (f64, f64) = (0.0, 0.0);
             for u in tensor.consumers.iter().filter(|u| u.kernel == k) {
                 let (bytes, tile) = relaxation.bytes(tensor, relaxation.wanted(u, s), tiles);
-                let stationary = whole && kernel.tiled == Axis::N && u.slot.is_stationary();
+                let stationary = whole && kernel.streamed() == Axis::N && u.slot.is_stationary();
                 buffer = buffer.max(if stationary { bytes } else { options.crossing_buffers as f64 * tile });
                 if tensor.producer.is_none_or(|p| relaxation.same_phase(p, k)) {
                     load = load.max(bytes * relaxation.samples);
@@ -698,8 +698,8 @@ fn locals(relaxation: &Relaxation<'_>, root: &Open, tiles: u64) -> Vec<Vec<Optio
         for id in &relaxation.made[k] {
             let tensor = &w.tensors[*id];
             if tensor.output || !tensor.consumers.is_empty() {
-                buffers +=
-                    options.crossing_buffers as f64 * relaxation.bytes(tensor, produced(s, options.layouts), tiles).1;
+                let (bytes, tile) = relaxation.bytes(tensor, produced(s, options.layouts), tiles);
+                buffers += if whole && kernel.accumulates { bytes } else { options.crossing_buffers as f64 * tile };
             }
         }
         let weight = weight_bytes(kernel, s, t, word);

@@ -2,7 +2,7 @@
 //!
 //! The sum of weights ([`super::separable`]) bounds the pace of all partitions together, T, and knows nothing of how the kernels are divided. A partition P costs a
 //! launch and its pace, and lag_P times its pace again. Let t be the least lag of a plan's partitions. Then, pace_P being at least what it is in a fusion
-//! problem that is no harder than that of any sharding ([`super::relaxed`]),
+//! problem that is no harder than that of any sharding ([`super::relaxed`]), and at least the weighted sum of its own kernels ([`super::separable`]),
 //!
 //! ```text
 //! sum over P of (launch + lag_P pace_P)  >=  t T + sum over P of (launch + (lag_P - t) least pace_P)
@@ -13,11 +13,11 @@
 //! partitions fill long, many are launched often, and a plan that has its time where nothing fills pays for the partition that does not.
 
 use super::super::instance::Instance;
-use super::super::relaxed::{Ways, ways};
+use super::super::relaxed::{Way, Ways, ways};
 use crate::deadline::Deadline;
 
 /// Most lags that are told apart.
-const MOST_LAGS: usize = 24;
+const MOST_LAGS: usize = 48;
 
 /// Most partitions of a problem that is asked again for smaller sets.
 const FEW_WAYS: usize = 4_000;
@@ -32,15 +32,30 @@ pub(super) struct Filling {
 }
 
 impl Filling {
-    /// Of a fusion problem that is no harder than others. `None` where it is too wide to say.
-    pub(super) fn of(instance: &Instance, deadline: Deadline) -> Option<Self> {
+    /// Of a fusion problem that is no harder than others, and the least pace in seconds of a partition of given kernels. `None` where it is too wide to say.
+    pub(super) fn of(instance: &Instance, pace: &dyn Fn(u128) -> f64, deadline: Deadline) -> Option<Self> {
         if instance.kernel_by_kernel {
             return None;
         }
-        let all: Option<Vec<Ways>> = instance.passes().iter().map(|part| ways(part, deadline)).collect();
+        let kept = |backward: bool| match instance.separate_phases {
+            true => instance.phase(backward),
+            false => (instance.clone(), (0..instance.kernels.len()).collect()),
+        };
+        let parts = [false, true].into_iter().take(if instance.separate_phases { 2 } else { 1 }).map(kept);
+        let of_part = |(part, kernels): (Instance, Vec<usize>)| {
+            let mut all = ways(&part, deadline)?;
+            if all.ends.len() <= FEW_WAYS && kernels.last().is_none_or(|k| *k < 128) {
+                for way in &mut all.ends {
+                    let set = kernels.iter().enumerate().filter(|(i, _)| way.kernels & (1 << i) != 0);
+                    way.pace = way.pace.max(pace(set.fold(0, |all, (_, k)| all | (1 << k))));
+                }
+            }
+            Some(all)
+        };
+        let all: Option<Vec<Ways>> = parts.map(of_part).collect();
         let all = all?;
         let launch = instance.partition_overhead_s;
-        let mut lags: Vec<f64> = all.iter().flat_map(|ways| ways.ends.iter().map(|(_, lag, _)| *lag)).collect();
+        let mut lags: Vec<f64> = all.iter().flat_map(|ways| ways.ends.iter().map(|way| way.lag)).collect();
         lags.push(0.0);
         lags.sort_unstable_by(f64::total_cmp);
         lags.dedup();
@@ -102,7 +117,7 @@ fn paths(ways: &Ways, (level, next): (f64, f64), launch: f64) -> Paths {
     let mut best = vec![nothing; n];
     best[0] = Paths { longer: 0.0, with_least: f64::INFINITY };
     for i in 0..n {
-        for (to, lag, pace) in &ways.ends[ways.first[i]..ways.first[i + 1]] {
+        for Way { to, lag, pace, .. } in &ways.ends[ways.first[i]..ways.first[i + 1]] {
             if *lag < level {
                 continue;
             }

@@ -432,7 +432,7 @@ impl<'a> Relaxation<'a> {
                 Some(p) => least(&open[p], |s| part(self.bytes(tensor, produced(s, options.layouts), tiles))),
                 None => part(self.bytes(tensor, Layout::Replicated, tiles)),
             };
-            let made_tile = made(many, |b| b.1);
+            let added_up = whole && tensor.producer.is_some_and(|p| self.kernel(p).accumulates);
             // At its least in the layouts that a reader may want; in DFModel's rules as it is made.
             let read = |u: &Use, tiles: u64, part: fn((f64, f64)) -> f64| match options.layouts {
                 Layouts::Dfmodel => made(tiles, part),
@@ -446,26 +446,23 @@ impl<'a> Relaxation<'a> {
                     let (bytes, tile) = (read(u, few, |b| b.0), read(u, many, |b| b.1));
                     let level = tensor.producer.map_or(0, |p| self.levels[p]);
                     let depth = self.levels[u.kernel].abs_diff(level) as f64 + 1.0;
-                    let along_n = whole && self.kernel(u.kernel).tiled == Axis::N;
+                    let streamed = self.kernel(u.kernel).streamed();
+                    let needed_whole = whole && u.slot.is_whole_on_chip(streamed);
                     let load = bytes * self.samples;
                     UseCost {
                         kernel: u.kernel,
                         load_bytes: if tensor.producer.is_some() { load.min(store_bytes) } else { load },
-                        load_buffer: if along_n && u.slot.is_stationary() {
+                        load_buffer: if whole && streamed == Axis::N && u.slot.is_stationary() {
                             bytes
                         } else {
                             options.crossing_buffers as f64 * tile
                         },
-                        onchip_buffer: if along_n && u.slot.is_whole_on_chip() {
-                            bytes.max(depth * tile)
-                        } else {
-                            depth * tile
-                        },
+                        onchip_buffer: if needed_whole || added_up { bytes.max(depth * tile) } else { depth * tile },
                         own_part: has_own_part(self.kernel(u.kernel), u.slot),
                         // The least of those of its layouts, at most tiles.
                         lag: tensor.producer.filter(|_| fills).map_or(0.0, |p| {
                             let share = read(u, many, |(bytes, tile)| if bytes > 0.0 { tile / bytes } else { 1.0 });
-                            lag(self.kernel(p), along_n && u.slot.is_whole_on_chip(), (1.0, share), self.samples)
+                            lag(self.kernel(p), needed_whole, (1.0, share), self.samples)
                         }),
                     }
                 })
@@ -477,7 +474,10 @@ impl<'a> Relaxation<'a> {
                 producer: tensor.producer,
                 output: tensor.output && options.boundary_tensors == Charge::Charged,
                 store_bytes,
-                store_buffer: options.crossing_buffers as f64 * made_tile,
+                store_buffer: match added_up {
+                    true => made(few, |b| b.0),
+                    false => options.crossing_buffers as f64 * made(many, |b| b.1),
+                },
                 live_bytes: if tensor.in_place { 0.0 } else { store_bytes / self.samples * w.micro_batch as f64 },
                 uses,
             };

@@ -31,6 +31,9 @@ use std::collections::BTreeMap;
 /// What the conversions of a group cost.
 pub type Conversions = BTreeMap<(Layout, Layout), f64>;
 
+/// Rounds in which the weights of a partition are moved.
+const PACE_ROUNDS: usize = 2;
+
 /// Prices of memory that are tried.
 const PRICES: usize = 24;
 /// Shares of what layers hold by which memory is priced, one after the other, while the best of one holds too much by another.
@@ -361,6 +364,43 @@ impl Separable {
             for (weights, spent) in weights.iter_mut().zip(&spent) {
                 weights.toward(self.overlap, spent, step);
             }
+        }
+        best
+    }
+
+    /// Seconds that no sharding of `open` takes less of in a partition of given kernels (bits): the largest of its resources where they overlap, and their sum where they do not.
+    pub fn least_pace(&self, open: &Open, kernels: u128) -> f64 {
+        let has = |k: usize| k < 128 && kernels & (1 << k) != 0;
+        let Some(among) = self.among(open) else { return 0.0 };
+        let mut weights = self.weights.clone();
+        let mut best = 0.0_f64;
+        for round in 0..=PACE_ROUNDS {
+            let mut sum = Sum::new(&among.sizes);
+            for (k, own) in self.own.iter().enumerate().filter(|(k, _)| has(*k)) {
+                let weights = weights[self.bundle[k]];
+                sum.add_of_one(k, among.kept[k].iter().map(|a| weights.of(&own[*a])));
+            }
+            for (g, costs) in among.groups.iter().enumerate().filter(|(g, _)| self.payers[*g].iter().all(|k| has(*k))) {
+                let weight =
+                    self.payers[g].iter().map(|k| weights[self.bundle[*k]].network).fold(f64::INFINITY, f64::min);
+                if weight.is_finite() {
+                    costs.iter().for_each(|(seconds, _)| sum.add(seconds, weight));
+                }
+            }
+            let Least::Found(values, cost) = minsum::least(sum, |_, _| 0, self.deadline) else { return best };
+            best = best.max(cost * (1.0 - 1e-12));
+            if self.overlap == Overlap::None {
+                break;
+            }
+            let mut spent = Spent::default();
+            for (k, own) in self.own.iter().enumerate().filter(|(k, _)| has(*k)) {
+                let own = own[among.kept[k][values[k]]];
+                spent.compute += own.compute;
+                spent.dram += own.dram;
+                spent.network += own.network;
+            }
+            let step = 1.0 / (round as f64 + 2.0);
+            weights.iter_mut().for_each(|weights| weights.toward(self.overlap, &spent, step));
         }
         best
     }

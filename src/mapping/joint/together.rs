@@ -23,7 +23,8 @@ use crate::model::schedule::Stage;
 use crate::system::Style;
 use crate::system::options::Layouts;
 use crate::workload::Phase;
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Rounds in which the weights of an assignment are looked for.
@@ -64,6 +65,8 @@ pub struct Together<'a> {
     that_fill: Cell<u32>,
     /// Looks at tile counts one by one that left out none, since one did.
     looks_in_vain: Cell<u32>,
+    /// Seconds that partitions take at least, by their kernels.
+    paces: RefCell<HashMap<u128, f64>>,
     /// Whether pipelines of tiles fill.
     fills: bool,
     /// The least value of the forward pass of any sharding, by whether the weights stay on chip.
@@ -124,6 +127,7 @@ impl<'a> Together<'a> {
             given_up,
             that_fill,
             looks_in_vain,
+            paces: RefCell::default(),
             fills,
             least_forward,
         })
@@ -270,12 +274,22 @@ impl<'a> Together<'a> {
         let mut out = [None, None];
         for mode in self.modes {
             let filling = match self.relaxation.instance(open, ends, *mode) {
-                Some(instance) => Filling::of(&instance, self.search.deadline()),
+                Some(instance) => Filling::of(&instance, &|kernels| self.least_pace(kernels), self.search.deadline()),
                 None => Some(Filling::of_no_plan()),
             };
             out[usize::from(*mode)] = filling.map(Rc::new);
         }
         out
+    }
+
+    /// Seconds that a partition of given kernels takes at least, whatever the sharding.
+    fn least_pace(&self, kernels: u128) -> f64 {
+        let known = self.paces.borrow().get(&kernels).copied();
+        known.unwrap_or_else(|| {
+            let found = self.separable.least_pace(&self.root, kernels);
+            self.paces.borrow_mut().insert(kernels, found);
+            found
+        })
     }
 
     /// Their least value beyond what a weighted sum of `layer` counts of them.

@@ -1,6 +1,6 @@
 //! Sections 6 and 7 of docs/model.md: what a partition holds, moves and takes.
 
-use super::case::{Collective, Dimension, Efficiency, Graph, Machine, Overlap, Scope, Slot};
+use super::case::{Collective, Dimension, Efficiency, Graph, Machine, Op, Overlap, Scope, Slot};
 use super::compute::{self, Seconds, beta, tile_flop};
 use super::graph::{Conversion, Local, Paid, Sharded, Strategy, along_k, backward, finds_shards, open};
 use super::network::{self, Side};
@@ -105,9 +105,22 @@ impl<'a> Model<'a> {
     }
 
     fn whole_needed(&self, k: usize, slot: Slot, made_here: bool) -> bool {
-        let slots: &[Slot] =
-            if made_here { &[Slot::Lhs, Slot::LhsT, Slot::Reshaped] } else { &[Slot::Lhs, Slot::LhsT] };
-        slots.contains(&slot) && !along_k(&self.graph.kernels[k])
+        let by_contraction = along_k(&self.graph.kernels[k]) || self.adds_up(k);
+        match (slot, made_here) {
+            (Slot::Lhs, _) => !by_contraction,
+            (Slot::LhsT, _) => made_here || !by_contraction,
+            (Slot::View | Slot::Reshaped, _) => made_here,
+            (Slot::Rhs, _) => made_here && by_contraction,
+            (Slot::RhsT, _) => made_here && !by_contraction,
+            _ => false,
+        }
+    }
+
+    /// Whether a product meets tiles of its contraction though it is tiled along its columns.
+    fn adds_up(&self, k: usize) -> bool {
+        let kernel = &self.graph.kernels[k];
+        let reads = kernel.reads.iter().any(|(_, slot)| *slot == Slot::RhsT);
+        reads && matches!(kernel.op, Op::Weight | Op::Pair) && !along_k(kernel)
     }
 
     /// Bytes of the buffers of kernels that run together.
@@ -128,7 +141,11 @@ impl<'a> Model<'a> {
                     Some(maker) => {
                         let distance = self.levels[*k].abs_diff(self.levels[maker]);
                         let tiles = (distance + 1) as f64 * s.tile(tensor, asked);
-                        if self.whole_needed(*k, *slot, true) { tiles.max(s.shard(tensor, asked)) } else { tiles }
+                        if self.whole_needed(*k, *slot, true) || self.adds_up(maker) {
+                            tiles.max(s.shard(tensor, asked))
+                        } else {
+                            tiles
+                        }
                     }
                     None if self.whole_needed(*k, *slot, false) => s.shard(tensor, asked),
                     None => 2.0 * s.tile(tensor, asked),
@@ -138,7 +155,9 @@ impl<'a> Model<'a> {
             if let Some(maker) = here
                 && elsewhere
             {
-                largest = largest.max(2.0 * s.tile(tensor, s.made(maker)));
+                let made = s.made(maker);
+                largest =
+                    largest.max(if self.adds_up(maker) { s.shard(tensor, made) } else { 2.0 * s.tile(tensor, made) });
             }
             sum += largest;
         }
@@ -330,7 +349,7 @@ impl<'a> Model<'a> {
             let samples = graph.micro as f64;
             let wait = if along_k(&graph.kernels[maker]) {
                 1.0
-            } else if self.whole_needed(k, *slot, true) {
+            } else if self.whole_needed(k, *slot, true) || self.adds_up(maker) {
                 1.0 / samples
             } else {
                 1.0 / (samples * s.filled(s.split(*tensor, s.asked(k, *slot)).1) as f64)
