@@ -18,6 +18,7 @@ use flowspace::model::objective::Objective;
 use flowspace::plan::DimensionUse;
 use flowspace::spec::{Node, Reader, read::Share};
 use flowspace::system::economics::Economics;
+use flowspace::system::options::Charge;
 use flowspace::system::{Software, System};
 use flowspace::units::{FlopRate, PricePerEnergy};
 use flowspace::workload::WorkloadSpec;
@@ -101,26 +102,32 @@ fn a_slower_chip_is_not_faster_where_memory_is_short() {
 #[test]
 fn the_free_search_is_brute_force() {
     let gib = 1024f64.powi(3);
-    for (name, capacity) in [
-        ("sn10-8-torus-2d", None),
-        ("sn10-8-torus-2d", Some(0.05 * gib)),
-        ("sn40l-16-fully-connected", Some(0.03 * gib)),
-        ("wse-2-single", None),
+    // Where pipelines fill, a cut's shardings take half a minute to be searched to their end: of four chips, and of the one that shares nothing.
+    for (name, capacity, tp) in [
+        ("sn10-8-torus-2d", None, Some(4)),
+        ("sn10-8-torus-2d", None, None),
+        ("sn10-8-torus-2d", Some(0.05 * gib), None),
+        ("sn40l-16-fully-connected", Some(0.03 * gib), None),
+        ("wse-2-single", None, Some(1)),
     ] {
         let mut system = system(name);
+        if tp.is_none() {
+            system.model.pipeline_filling = Charge::Ignored;
+        }
         if let Some(bytes) = capacity {
             system.memory.0.capacity.as_mut().unwrap().0 = bytes;
         }
         // Experts where the memory is large: what is short takes long.
-        for model in [small(), experts()].into_iter().take(if capacity.is_none() { 2 } else { 1 }) {
-            let what = format!("{} on {name} {capacity:?}", model.name);
+        let both = capacity.is_none() && tp != Some(4);
+        for model in [small(), experts()].into_iter().take(if both { 2 } else { 1 }) {
+            let what = format!("{} on {name} {capacity:?} {tp:?}", model.name);
             let all = Executions::new(&system, &model, &Limits::default()).unwrap();
             // Where shardings are searched, one size of a microbatch and one recomputation: each cut of them is mapped as well as for a given execution.
             let divided = name != "wse-2-single";
             let recompute = divided.then_some(Recompute::Selective);
             // Tokens among replicas where there are no experts among them.
             let cp = (divided && model.experts.is_some()).then_some(1);
-            let pins = Pins { micro_batch: divided.then_some(2), recompute, cp, ..Pins::default() };
+            let pins = Pins { micro_batch: divided.then_some(2), recompute, cp, tp, ..Pins::default() };
             let found = all.search(&pins, Deadline::never()).unwrap_or_else(|e| panic!("{what}: {e}"));
             let listed = executions(&all.machine, &model, &pins);
             let mine = listed.iter().filter(|e| !e.sequence_parallel && !e.overlap_tp);
@@ -372,9 +379,9 @@ fn energy_and_cost_are_brute_force() {
             let all = Executions::new(&system, &model, &Limits::default()).unwrap();
             let graphs = name.starts_with("sn");
             let recompute = graphs.then_some(Recompute::None);
-            // Tokens among replicas: above, of the time.
-            let cp = graphs.then_some(1);
-            let pins = Pins { micro_batch: graphs.then_some(2), recompute, cp, ..Pins::default() };
+            // Tokens among replicas and other groups: above, of the time. A group of four takes seconds to be searched to its end, one of two half a minute.
+            let (tp, cp) = (graphs.then_some(4), graphs.then_some(1));
+            let pins = Pins { micro_batch: graphs.then_some(2), recompute, tp, cp, ..Pins::default() };
             let listed = executions(&all.machine, &model, &pins);
             let mine = listed.iter().filter(|e| !graphs || !e.sequence_parallel && !e.overlap_tp);
             let predicted: Vec<_> =

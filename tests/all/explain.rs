@@ -63,7 +63,7 @@ fn executions_are_explained_as_they_are_mapped() {
         ("h100-dgx-8", "h100-80gb-hbm3", "3.685 TB/s", "free"),
     ] {
         let more = faster(system, memory, more);
-        let options = ["--workload", "gpt3-6.7b", "--software", software, "--format", "json"];
+        let options = ["--workload", "gpt3-6.7b", "--software", software, "--joint-nodes", "3000", "--format", "json"];
         let explained = json(&[&["explain", "--system", system], &options[..]].concat());
         let mapped = json(&[&["map", "--system", system], &options[..]].concat());
         assert_eq!(explained["iteration_s"], mapped["iteration_s"], "{system}");

@@ -43,7 +43,7 @@ fn what_is_held_and_what_partitions_fill_share_the_sram() {
         let search = |offload: Option<Offload>| {
             let pins = Pins { offload, ..pins.clone() };
             // Each with an effort of its own.
-            let all = Executions::new(&system, &model, &Limits::default()).unwrap();
+            let all = Executions::new(&system, &model, &Limits::default()).unwrap().with_sets(1_000);
             all.search(&pins, Deadline::never()).unwrap_or_else(|e| panic!("{sram}: {e}"))
         };
         let best = search(None);
@@ -70,7 +70,7 @@ fn what_is_held_and_what_partitions_fill_share_the_sram() {
             }
             if *offload == Offload::Streamed {
                 let beside = System { memory: system.offload.clone().unwrap(), offload: None, ..system.clone() };
-                let alone = Executions::new(&beside, &model, &Limits::default()).unwrap();
+                let alone = Executions::new(&beside, &model, &Limits::default()).unwrap().with_sets(1_000);
                 let alone = alone.search(&pins, Deadline::never()).unwrap();
                 assert!(alone.bound <= one.value && one.bound <= alone.value);
                 assert!((alone.value / one.value - 1.0).abs() < 0.01, "{} {}", alone.value, one.value);
