@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Raised whenever the model computes something else from the same inputs, so that journals of before are not used.
-pub const MODEL_REVISION: u32 = 38;
+pub const MODEL_REVISION: u32 = 39;
 
 /// Name of the results.
 pub use crate::report::table::RESULTS;

@@ -83,7 +83,13 @@ const SERVING: [&[&str]; 9] = [
         "cache: bucketed, cache_block: 12",
         "cache: compiled, cache_block: 8",
     ],
-    &["kernel: 3 us", "prompt_kernel: 9 us", "kernel: 1 us, prompt_kernel: 2 us", "layer_kernels: 3"],
+    &[
+        "kernel: 3 us",
+        "prompt_kernel: 9 us",
+        "kernel: 1 us, prompt_kernel: 2 us",
+        "layer_kernels: 3",
+        "host_layer: 80 us",
+    ],
     &["elementwise: 0", "elementwise: 2.5, head_share: 0.5", "routing: 3, most_routed: 8", "experts: every_token"],
     &["all_reduce: 5 us", "collectives: {least: 4 us, short_start: 5 us, short_share: 0.3, long_start: 9 us}"],
     &[
