@@ -398,9 +398,14 @@ impl Instance {
 
     /// The problems of its passes where they are kept apart ([`Self::phase`]), forward first; else itself.
     pub fn passes(&self) -> Vec<Self> {
+        self.passes_and_kernels().into_iter().map(|(pass, _)| pass).collect()
+    }
+
+    /// The same, each with the kernels that it has.
+    pub fn passes_and_kernels(&self) -> Vec<(Self, Vec<usize>)> {
         match self.separate_phases {
-            true => vec![self.phase(false).0, self.phase(true).0],
-            false => vec![self.clone()],
+            true => vec![self.phase(false), self.phase(true)],
+            false => vec![(self.clone(), (0..self.kernels.len()).collect())],
         }
     }
 

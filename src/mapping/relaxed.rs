@@ -136,6 +136,14 @@ impl Ideals {
         }
         Some(Self { sets, steps, first })
     }
+
+    /// Each as bits of the whole graph's kernels (at most 128), of which the backbone has those that were kept.
+    fn of_kernels(&self, kept: &[usize]) -> Vec<u128> {
+        let bits = |set: &[u64]| {
+            kept.iter().enumerate().filter(|(i, _)| has(set, *i)).fold(0, |all, (_, k)| all | (1u128 << k))
+        };
+        self.sets.iter().map(|set| bits(set)).collect()
+    }
 }
 
 /// A partition of the backbone between two ideals.
@@ -220,9 +228,7 @@ pub(super) fn ahead(instance: &Instance, upper: f64, deadline: Deadline) -> Opti
     let (backbone, pool) = split(instance, &pooled, &kept, deadline)?;
     let ideals = Ideals::of(&backbone, MOST_IDEALS_AHEAD, deadline)?;
     let (arcs, first) = arcs(&backbone, &ideals, pool.smallest, MOST_ARCS_AHEAD, deadline)?;
-    let set =
-        |set: &[u64]| kept.iter().enumerate().filter(|(i, _)| has(set, *i)).fold(0, |all, (_, k)| all | (1u128 << k));
-    let sets = ideals.sets.iter().map(|own| set(own)).collect();
+    let sets = ideals.of_kernels(&kept);
     Ahead::new(Dual::new(instance, &pool, arcs, first), sets, pool, upper, deadline)
 }
 
@@ -502,9 +508,7 @@ pub(super) fn ways(instance: &Instance, deadline: Deadline) -> Option<Ways> {
         (ends.len() <= MOST_ARCS_AHEAD).then_some(())
     };
     let first = each_partition(&backbone, &ideals, deadline, &mut visit)?;
-    let set =
-        |set: &[u64]| kept.iter().enumerate().filter(|(i, _)| has(set, *i)).fold(0, |all, (_, k)| all | (1u128 << k));
-    let sets: Vec<u128> = ideals.sets.iter().map(|own| set(own)).collect();
+    let sets = ideals.of_kernels(&kept);
     for (i, from) in sets.iter().enumerate() {
         ends[first[i]..first[i + 1]].iter_mut().for_each(|way| way.kernels = sets[way.to] & !from);
     }

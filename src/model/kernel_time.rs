@@ -27,7 +27,7 @@
 
 use crate::system::kernels::{Burst, Kernels};
 
-/// A product of `batch` pairs of matrices; the sizes are numbers of elements, and fractions of a row are rounded up where it is cut.
+/// A product of `batch` pairs of matrices; the sizes are numbers of elements, and fractions of a row are rounded up where it is cut in tiles of several rows (of experts m is a mean).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Product {
     /// Independent products.

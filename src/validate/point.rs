@@ -412,11 +412,11 @@ fn task(row: &Row, notes: &Notes) -> Task {
     }
     if let Some(kind) = row.collective() {
         let bytes = lower.split_whitespace().find_map(|word| word.parse::<f64>().ok()).filter(|bytes| *bytes > 0.0);
-        return match bytes {
-            Some(bytes) if kind == "all-reduce " => Task::AllReduce { bytes },
-            Some(bytes) if kind.starts_with("all-to-all") || kind.starts_with("alltoall") => Task::AllToAll { bytes },
-            Some(bytes) => Task::Gather { bytes },
-            None => other("the size of the collective is not stated"),
+        return match (bytes, kind) {
+            (Some(bytes), "all-reduce ") => Task::AllReduce { bytes },
+            (Some(bytes), "all-to-all " | "alltoall ") => Task::AllToAll { bytes },
+            (Some(bytes), _) => Task::Gather { bytes },
+            (None, _) => other("the size of the collective is not stated"),
         };
     }
     if lower.starts_with("attention ") {

@@ -37,11 +37,6 @@ impl Filling {
         if instance.kernel_by_kernel {
             return None;
         }
-        let kept = |backward: bool| match instance.separate_phases {
-            true => instance.phase(backward),
-            false => (instance.clone(), (0..instance.kernels.len()).collect()),
-        };
-        let parts = [false, true].into_iter().take(if instance.separate_phases { 2 } else { 1 }).map(kept);
         let of_part = |(part, kernels): (Instance, Vec<usize>)| {
             let mut all = ways(&part, deadline)?;
             if all.ends.len() <= FEW_WAYS && kernels.last().is_none_or(|k| *k < 128) {
@@ -52,7 +47,7 @@ impl Filling {
             }
             Some(all)
         };
-        let all: Option<Vec<Ways>> = parts.map(of_part).collect();
+        let all: Option<Vec<Ways>> = instance.passes_and_kernels().into_iter().map(of_part).collect();
         let all = all?;
         let launch = instance.partition_overhead_s;
         let mut lags: Vec<f64> = all.iter().flat_map(|ways| ways.ends.iter().map(|way| way.lag)).collect();

@@ -381,11 +381,8 @@ impl Separable {
                 sum.add_of_one(k, among.kept[k].iter().map(|a| weights.of(&own[*a])));
             }
             for (g, costs) in among.groups.iter().enumerate().filter(|(g, _)| self.payers[*g].iter().all(|k| has(*k))) {
-                let weight =
-                    self.payers[g].iter().map(|k| weights[self.bundle[*k]].network).fold(f64::INFINITY, f64::min);
-                if weight.is_finite() {
-                    costs.iter().for_each(|(seconds, _)| sum.add(seconds, weight));
-                }
+                let weight = self.weight_of_conversions(g, &weights);
+                costs.iter().for_each(|(seconds, _)| sum.add(seconds, weight));
             }
             let Least::Found(values, cost) = minsum::least(sum, |_, _| 0, self.deadline) else { return best };
             best = best.max(cost * (1.0 - 1e-12));
@@ -424,6 +421,12 @@ impl Separable {
         })
     }
 
+    /// What a second of the conversions of a group counts, whichever of its payers pays.
+    fn weight_of_conversions(&self, group: usize, weights: &[Weights]) -> f64 {
+        let least = self.payers[group].iter().map(|k| weights[self.bundle[*k]].network).fold(f64::INFINITY, f64::min);
+        if least.is_finite() { least } else { 0.0 }
+    }
+
     fn least_of(&self, among: &Option<Among>, weights: &[Weights]) -> Option<(f64, Vec<Strategy>)> {
         let Some(among) = among else { return Some((0.0, Vec::new())) };
         let mut sum = Sum::new(&among.sizes);
@@ -436,8 +439,7 @@ impl Separable {
             sum.add_of_one(k, among.kept[k].iter().map(value));
         }
         for (g, costs) in among.groups.iter().enumerate() {
-            let weight = self.payers[g].iter().map(|k| weights[self.bundle[*k]].network).fold(f64::INFINITY, f64::min);
-            let weight = if weight.is_finite() { weight } else { 0.0 };
+            let weight = self.weight_of_conversions(g, weights);
             for (seconds, joules) in costs {
                 sum.add(seconds, self.rates.second * weight);
                 joules.iter().for_each(|joules| sum.add(joules, self.rates.link_j));
